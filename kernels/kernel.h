@@ -1,0 +1,144 @@
+/* The kernel interface, which is also the plug-in ABI: a kernel is a constant descriptor with a contract and functions.
+ * The program knows built-in kernels only through these descriptors; `--plugin libmine.so` adds a library's own.
+ * Plain C, usable from CUDA C++. A plug-in exports ng_plugin_entry (bottom of this file). */
+#ifndef NG_KERNEL_H
+#define NG_KERNEL_H
+
+#include "contract.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define NG_ABI_VERSION 1u
+
+typedef enum ng_op {
+    NG_OP_CAST,       /* IN (rows, columns) -> OUT, element by element, contract.cast */
+    NG_OP_QUANTIZE,   /* IN -> OUT codes + OUT_SCALES (+ OUT_TENSOR_SCALE); blocks along columns */
+    NG_OP_DEQUANTIZE, /* IN codes + IN_SCALES (+ IN_TENSOR_SCALE) -> OUT, contract.cast: one rounding of the exact product */
+    NG_OP_GEMM,       /* OUT[m][n] = sum over k A[m][k] B[n][k]; A, B stored with k contiguous ("TN") */
+    NG_OP_HADAMARD,   /* IN -> OUT: every 1 x problem.block group of columns times diag(sign) H / sqrt-free factor */
+    NG_OP_NORM_FORWARD,
+    NG_OP_NORM_BACKWARD,
+    NG_OP_OPTIMIZER,
+    NG_OP_ACTIVATION,
+    NG_OP_LOSS,
+    NG_OPS,
+} ng_op;
+
+typedef enum ng_phase { NG_NO_PHASE, NG_FPROP, NG_DGRAD, NG_WGRAD, NG_PHASES } ng_phase;
+
+typedef enum ng_backend { NG_BACKEND_CPU, NG_BACKEND_CUDA, NG_BACKENDS } ng_backend;
+
+/* The tensors of a launch. Shapes in elements, row-major; R rows, C columns of the operation's input. */
+typedef enum ng_role {
+    NG_IN,               /* [R][C] */
+    NG_IN_SCALES,        /* one scale a block, [ceil(R / block rows)][ceil(C / block columns)] */
+    NG_IN_TENSOR_SCALE,  /* [1][1] fp32, decoding */
+    NG_OUT,              /* [R][C], or [m][n] of a product */
+    NG_OUT_SCALES,       /* as IN_SCALES */
+    NG_OUT_TENSOR_SCALE, /* [1][1] fp32, decoding */
+    NG_OUT_T,            /* [C][R]: the transposed tensor, quantized along its own columns (column-wise quantization) */
+    NG_OUT_T_SCALES,
+    NG_A,                /* [m][k] */
+    NG_A_SCALES,
+    NG_A_TENSOR_SCALE,
+    NG_B,                /* [n][k] */
+    NG_B_SCALES,
+    NG_B_TENSOR_SCALE,
+    NG_BIAS,             /* [1][n] */
+    NG_RANDOM_WORDS,     /* [R][C] in uint32 (fp32 storage): the random integers R of stochastic rounding, one an element,
+                            low r bits used. Absent: the kernel draws its own from (seed, offset). */
+    NG_SCALE_GIVEN_IN,   /* [1][1] fp32: the encoding scale of NG_SCALE_GIVEN */
+    NG_PARAMETER,        /* optimizers and norms: gamma, weights */
+    NG_PARAMETER_2,      /* beta; master weights */
+    NG_GRADIENT,
+    NG_MOMENT_1,
+    NG_MOMENT_2,
+    NG_MEAN,             /* [R][1] */
+    NG_RSTD,             /* [R][1] */
+    NG_OUT_2,
+    NG_OUT_3,
+    NG_ROLES,
+} ng_role;
+
+/* Scalars of an operation, by name, exactly as the user passed them. */
+typedef enum ng_scalar {
+    NG_EPSILON, NG_LEARNING_RATE, NG_BETA1, NG_BETA2, NG_WEIGHT_DECAY, NG_STEP, NG_GRADIENT_SCALE, NG_ALPHA, NG_BETA,
+    NG_SCALARS,
+} ng_scalar;
+
+typedef struct ng_problem {
+    ng_op op;
+    ng_phase phase;
+    int64_t m, n, k;      /* products: OUT is m x n. Other operations: m rows, n columns, k 0 */
+    uint32_t block;       /* NG_OP_HADAMARD: group size */
+    uint64_t seed, offset; /* stochastic rounding without NG_RANDOM_WORDS */
+    double scalars[NG_SCALARS];
+} ng_problem;
+
+typedef struct ng_device {
+    ng_backend backend;
+    int index;        /* CUDA device ordinal */
+    int sm;           /* 90 for Hopper; 0 on a CPU */
+    int threads;      /* CPU threads a kernel may use; results never depend on it */
+    size_t memory;    /* bytes */
+} ng_device;
+
+typedef struct ng_contract {
+    ng_cast cast;                 /* of the result, whatever the operation */
+    ng_quantization quantization; /* NG_OP_QUANTIZE: of the result; NG_OP_DEQUANTIZE: of the input */
+    ng_quantization a, b;         /* NG_OP_GEMM: how the operands are quantized; rule NG_SCALE_ABSENT for plain formats */
+    ng_accumulation sum;          /* NG_OP_GEMM */
+    bool accumulate_into;         /* NG_OP_GEMM: adds to what OUT holds */
+    ng_determinism determinism;
+} ng_contract;
+
+typedef struct ng_launch {
+    const ng_problem *problem;
+    const ng_device *device;
+    ng_tensor tensors[NG_ROLES]; /* data NULL where a role is absent */
+    void *workspace;             /* in the device's space, of the size that `workspace` asked for */
+    size_t workspace_bytes;
+    void *stream;                /* cudaStream_t, or NULL on a CPU */
+    int variant;                 /* 0 .. variants() - 1 */
+    char *message;               /* where a failing launch says why; may be NULL */
+    size_t message_bytes;
+} ng_launch;
+
+typedef struct ng_kernel {
+    const char *name; /* "gemm/e4m3/cpu/fp32-chain/bf16-out": operation/format/backend/variant..., unique, never reused */
+    ng_op op;
+    ng_backend backend;
+    ng_format_id in;  /* IN or A */
+    ng_format_id in_b; /* B; NG_NO_FORMAT otherwise */
+    ng_format_id out;
+    ng_contract contract;
+    /* NULL if this problem runs on this device, else the reason why not (a constant string). */
+    const char *(*supports)(const struct ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
+    /* Bytes of workspace; may be NULL (none). */
+    size_t (*workspace)(const struct ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
+    /* Enqueues (GPU) or performs (CPU) the operation. Must not touch anything outside the tensors and workspace, nor
+     * change its inputs. Anything but NG_OK fails the case with launch->message. */
+    ng_status (*launch)(const struct ng_kernel *kernel, const ng_launch *launch);
+    /* Number of algorithms for a problem; NULL: one. */
+    int (*variants)(const struct ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
+    const void *state; /* the kernel's own constant data */
+} ng_kernel;
+
+typedef struct ng_plugin {
+    uint32_t abi_version;  /* NG_ABI_VERSION of the header it was built with; checked before anything else is read */
+    uint32_t kernel_bytes; /* sizeof(ng_kernel) */
+    uint32_t count;
+    const ng_kernel *const *kernels; /* [count] */
+    const char *name;      /* "mykernels 1.2" */
+} ng_plugin;
+
+/* What a plug-in exports, with C linkage. */
+#define NG_PLUGIN_ENTRY "ng_plugin_entry"
+typedef const ng_plugin *(*ng_plugin_function)(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
