@@ -1,0 +1,15 @@
+/* The built-in kernels: one list a file, gathered in catalogue.c. The program's only door to them. */
+#ifndef NG_KERNELS_CATALOGUE_H
+#define NG_KERNELS_CATALOGUE_H
+
+#include "kernel.h"
+
+typedef struct ng_kernel_list {
+    const ng_kernel *kernels;
+    size_t count;
+} ng_kernel_list;
+
+/* Writes up to capacity descriptors' addresses and returns how many there are. */
+size_t ng_builtin_kernels(const ng_kernel **kernels, size_t capacity);
+
+#endif
