@@ -39,6 +39,7 @@ typedef struct ng_selection {
     const ng_model *model;          /* --model */
     int64_t batch, sequence, tensor_parallel;
     const struct ng_tensor_file *x, *w, *dy; /* --x --w --dy: operands from files */
+    const char *x_name, *w_name, *dy_name;   /* one of their tensors by name; NULL: the first */
     const struct ng_tensor_file *tensors;    /* --tensors: quantization cases, one a tensor */
     const char *tensor_name;        /* one of them by name */
     const ng_distribution *data;    /* --data, ends with NG_DISTRIBUTIONS; NULL: the rows' own */
