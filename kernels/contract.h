@@ -104,13 +104,19 @@ typedef enum ng_scale_rule {
     NG_SCALE_NVFP4_TE,    /* s = ue4m3(min(fl(amax * fl(S * fl(1/6))), FLT_MAX)); q as PAPER; s = 0: q = cast(0 * x) */
     NG_SCALE_RULES,
 } ng_scale_rule;
-/* Both nvfp4 rules: where s is 0 the encoding factor is 0, so finite elements become signed zeros (NaN, Inf: NaN -> cast). */
+/* Both nvfp4 rules: where s is 0 the encoding factor is 0, so finite elements become signed zeros (NaN, Inf: NaN -> cast).
+ * A minimum with NaN is NaN: where s is NaN every element is cast(NaN). */
 
 typedef enum ng_four_over_six {
     NG_4OVER6_OFF,
     NG_4OVER6_MAE, /* per block: scale to 6 or to 4, whichever has the smaller sum of |error|; ties to 6 */
     NG_4OVER6_MSE, /* the same with squared errors (arXiv:2512.02010) */
 } ng_four_over_six;
+/* 4over6 (as TransformerEngine does it): the 2688 of S becomes 1536 = 6 * 256, so that 1.5 times a block scale still fits.
+ * With t the value that the rule casts to the block scale, s6 = ue4m3(t), s4 = ue4m3(min(fl(1.5 * t), FLT_MAX)), each with
+ * its own elements q. Error of a candidate, all in binary32: with g = fl(s * D), the chain over the block's elements in
+ * row-major order from +0 of |fl(fl(q * g) - x)|, or of fl(e * e) for e = fl(fl(q * g) - x), each addition rounded.
+ * s4 is taken if its error is less than s6's (so not with NaN); stochastic rounding uses the element's word for both. */
 
 typedef struct ng_blocks { /* 0 means the whole extent of the tensor */
     uint32_t rows, columns;
@@ -155,7 +161,7 @@ typedef struct ng_mma {
 typedef enum ng_scale_place {
     NG_SCALES_NONE,
     NG_SCALES_AFTER,            /* fl(fl(sum * sa) * sb) at the end (a = first operand) */
-    NG_SCALES_BLOCK_SEQUENTIAL, /* each scale block of K: main = fl(main + fl(fl(chain * sa) * sb)) */
+    NG_SCALES_BLOCK_SEQUENTIAL, /* each scale block of K, its sum (chain) in the given order from +0: main = fl(main + fl(fl(chain * sa) * sb)) */
     NG_SCALES_BLOCK_FMA_PRODUCT,/* main = fma(chain, fl(sa * sb), main) */
     NG_SCALES_BLOCK_FMA_SECOND, /* main = fma(fl(chain * sb), sa, main) */
     NG_SCALES_IN_MMA,           /* ng_mma.scales_inside */

@@ -83,6 +83,7 @@ typedef struct ng_device {
     int sm;           /* 90 for Hopper; 0 on a CPU */
     int threads;      /* CPU threads a kernel may use; results never depend on it */
     size_t memory;    /* bytes */
+    bool portable;    /* CPU: plain C only, no instruction-set dispatch; results never depend on it */
 } ng_device;
 
 typedef struct ng_contract {
