@@ -31,6 +31,14 @@ ng_status ng_blas_self_test(void);
 ng_status ng_gemm_bound(const ng_accumulation *sum, const ng_operand *a, const ng_operand *b, const ng_tensor *initial,
                         const ng_exact_product *exact, int threads, double *bound, double *expected);
 
+/* What a kernel may return whose sum before the cast is within `bound` of c = high + low: every y with
+ * lowest <= y <= highest, the values of RN(c - bound) and RN(c + bound) under `cast` (its rounding in place of RN; of
+ * stochastic rounding, the outer neighbour). A cast that overflows to NaN (e4m3 without saturation) is an infinite end,
+ * which that NaN attains. c NaN: both are NaN, and only NaN is right. bound infinite and c finite: the whole line.
+ * NG_BAD_ARGUMENT: bound negative or NaN, no such format. */
+ng_status ng_accepted_interval(ng_format_id format, const ng_cast *cast, double high, double low, double bound,
+                               double *lowest, double *highest);
+
 /* The bits that the contract fixes: computes the whole product in integer arithmetic (or FP64 where a proof says that it
  * is the same) in the contract's order. out [m][n], cast included. bound (may be NULL): the running bound from the actual
  * partial sums, as ng_gemm_bound's but sharper. NG_UNSUPPORTED: the contract does not fix the bits. */
