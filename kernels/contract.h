@@ -144,6 +144,8 @@ typedef enum ng_sum_order {
  * exponents, each floored at its format's smallest normal one and not renormalised; c's is floored at -126. Terms are
  * truncated toward zero to 2^(E - fraction_bits), E the largest raw exponent among non-zero terms of the group (never
  * below min_exponent), added exactly, and the sum is truncated toward zero to output_bits fraction bits (binary32 exponent range).
+ * A zero result is +0, a negative sum truncated to zero and a sum of negative zeros included; a sum that truncates to 2^128
+ * or more is an infinity (mma.sync bf16 measured on an H200). Infinite terms: of one sign, that infinity; else NaN.
  * NaN results are 0x7FFFFFFF. Model: arXiv:2511.10909 and arXiv:2512.07004. */
 typedef struct ng_mma {
     const char *name;       /* "hopper-wgmma-fp8" */
