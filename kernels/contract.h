@@ -151,11 +151,13 @@ typedef struct ng_mma {
     const char *name;       /* "hopper-wgmma-fp8" */
     uint16_t k;             /* products in one step */
     uint16_t group;         /* of these aligned and added at once; k / group groups one after the other, c entering the first */
-    uint8_t interleave;     /* 0: groups are consecutive; 2: group g holds the k with (k mod 4) / 2 == g (fp8 mma.sync on Hopper) */
+    uint8_t interleave;     /* 0: groups are consecutive; 2: group g holds the k with (k mod 4) / 2 == g, of operands converted
+                               to fp16 first, so that their exponents are floored at -14 (fp8 mma.sync on Hopper) */
     uint8_t fraction_bits;  /* F */
     uint8_t output_bits;    /* p: 23, or 13 for e8m13 */
     int16_t min_exponent;   /* floor of E */
-    uint8_t dot;            /* nvf4: this many products form one exact dot product, scaled, before alignment; else 0 */
+    uint8_t dot;            /* nvf4: this many products form one exact dot product, one term, whose raw exponent is the sum
+                               of its two scales' alone (ue4m3: floored at -6); else 0 */
     bool scales_inside;     /* block scales enter the step: e8m0 exponents added to the raw exponents, ue4m3 multiplied exactly */
     uint16_t scale_block;   /* K elements under one scale when scales_inside (32 or 16) */
 } ng_mma;

@@ -7,7 +7,7 @@
 
 typedef struct ng_named_contract {
     const char *name;      /* "hopper-wgmma-fp8", "hopper-fp8-promoted", "cublaslt-hopper-fp8-1x128-128x128" ... */
-    ng_format_id in[4];    /* formats that it is defined for, ended by NG_NO_FORMAT */
+    ng_format_id in[6];    /* formats that it is defined for, ended by NG_NO_FORMAT */
     ng_accumulation sum;
     const char *source;    /* what the model rests on */
 } ng_named_contract;
