@@ -1,0 +1,13 @@
+#include "kernels/catalogue.h"
+
+static const ng_kernel_list *const lists[] = {
+    &ng_cpu_casts,
+};
+
+size_t ng_builtin_kernels(const ng_kernel **kernels, size_t capacity) {
+    size_t count = 0;
+    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
+        for (size_t i = 0; i < lists[l]->count; i++, count++)
+            if (count < capacity) kernels[count] = &lists[l]->kernels[i];
+    return count;
+}
