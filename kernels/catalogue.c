@@ -2,6 +2,8 @@
 
 static const ng_kernel_list *const lists[] = {
     &ng_cpu_casts,
+    &ng_cpu_quantizers,
+    &ng_cpu_dequantizers,
 };
 
 size_t ng_builtin_kernels(const ng_kernel **kernels, size_t capacity) {

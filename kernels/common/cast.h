@@ -79,7 +79,7 @@ NG_HD ng_magnitude ng_align(const ng_caster *c, uint32_t magnitude) {
 /* Overflow, infinities, NaN and the sign: the rest of a cast once the magnitude's code is rounded. */
 NG_HD uint32_t ng_cast_finish(const ng_caster *c, ng_rounding rounding, uint32_t bits, uint32_t code) {
     uint32_t magnitude = bits & NG_ABS_MASK, negative = 0u - (bits >> 31);
-    uint32_t beyond = rounding == NG_R_UP && negative ? c->largest : c->beyond;
+    uint32_t beyond = rounding == NG_R_UP ? (c->beyond & ~negative) | (c->largest & negative) : c->beyond;
     /* a stop at the largest number is a number and keeps its sign, whatever an overflow to NaN would do */
     uint32_t beyond_sign = beyond == c->largest ? c->sign : c->overflow_sign;
     uint32_t sign = c->sign;
@@ -102,7 +102,7 @@ NG_HD uint32_t ng_cast_code(const ng_caster *c, ng_rounding rounding, uint32_t b
     switch (rounding) {
     case NG_RN_EVEN: add = half - 1 + (m.significand >> s & 1u); break;
     case NG_RN_AWAY: add = half; break;
-    case NG_R_UP: add = bits >> 31 ? 0u : 2u * half - 1; break;
+    case NG_R_UP: add = (2u * half - 1) & ((bits >> 31) - 1u); break;
     case NG_R_AWAY: add = 2u * half - 1; break;
     default: break;
     }

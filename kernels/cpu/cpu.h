@@ -6,6 +6,10 @@
 #include "kernels/common/decode.h"
 #include "kernels/kernel.h"
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #if defined(__x86_64__)
 #define NG_HAVE_AVX2 1
 #define NG_AVX2 __attribute__((target("avx2,fma")))
@@ -33,6 +37,15 @@ NG_ALWAYS_INLINE bool ng_cpu_avx2(const ng_device *device) {
 }
 
 NG_ALWAYS_INLINE int ng_cpu_threads(const ng_device *device) { return device && device->threads > 0 ? device->threads : 1; }
+
+/* Number of the calling thread in its team. */
+NG_ALWAYS_INLINE int ng_cpu_thread(void) {
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
 
 NG_ALWAYS_INLINE int64_t ng_cpu_min(int64_t a, int64_t b) { return a < b ? a : b; }
 
