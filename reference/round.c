@@ -79,7 +79,7 @@ static uint64_t round_finite_mpfr(ng_format_id to, const ng_layout *l, mpfr_srcp
             return 0;
         code = encode_value(f, k, q);
     }
-    return ng_with_sign(l, code < 0 ? ng_overflow_code(l, cast, negative, false) : (uint64_t)code, negative);
+    return code < 0 ? ng_overflow_code(l, cast, negative, false) : ng_with_sign(l, (uint64_t)code, negative);
 }
 
 uint64_t ng_round_mpfr(ng_format_id to, mpfr_srcptr x, const ng_cast *cast, uint32_t random)
@@ -91,7 +91,7 @@ uint64_t ng_round_mpfr(ng_format_id to, mpfr_srcptr x, const ng_cast *cast, uint
     if (ng_sign_to_zero(&l, &negative) || mpfr_zero_p(x))
         return ng_with_sign(&l, 0, negative);
     if (mpfr_inf_p(x))
-        return ng_with_sign(&l, ng_overflow_code(&l, cast, negative, true), negative);
+        return ng_overflow_code(&l, cast, negative, true);
     return round_finite_mpfr(to, &l, x, negative, cast, random);
 }
 

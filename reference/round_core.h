@@ -19,8 +19,8 @@ typedef struct ng_layout {
     int offset;        /* what a code counts less: 1 for e8m0, whose first code is 2^emin and not 0 */
     bool absolute;     /* signs are dropped (e8m0); without it and without a sign, negative values become 0 (ue4m3) */
     bool finite_only;
+    bool has_infinity;
     uint64_t largest;  /* code of the largest finite value */
-    uint64_t infinity; /* code of an unsaturated overflow: infinity, or NaN where there is none */
     uint64_t nan;      /* canonical, or `largest` in a finite-only format */
 } ng_layout;
 
@@ -38,8 +38,8 @@ static inline ng_layout ng_layout_of(ng_format_id id)
         .offset = id == NG_E8M0,
         .absolute = id == NG_E8M0,
         .finite_only = finite_only,
+        .has_infinity = ieee,
         .largest = ieee ? top - 1 : finite_only ? ones : ones - 1,
-        .infinity = ieee ? top : ones,
         .nan = ones,
     };
 }
@@ -62,12 +62,16 @@ static inline uint64_t ng_nan_code(const ng_layout *l, ng_nan_rule rule, bool ne
     return ng_with_sign(l, code, rule == NG_NAN_KEEP_SIGN && negative);
 }
 
-/* Overflow: truncating directions stop at the largest finite value (IEEE 754-2019 7.4), infinities do not. */
+/* The code of an overflow, sign included. Truncating directions stop at the largest finite value (IEEE 754-2019 7.4),
+ * infinities do not; a NaN that stands for infinity has a sign only by the NaN rule. */
 static inline uint64_t ng_overflow_code(const ng_layout *l, const ng_cast *cast, bool negative, bool from_infinity)
 {
     bool truncates = cast->rounding == NG_R_ZERO || (cast->rounding == NG_R_UP && negative);
-    bool stops = cast->saturate || l->finite_only || (truncates && !from_infinity);
-    return stops ? l->largest : l->infinity;
+    if (cast->saturate || l->finite_only || (truncates && !from_infinity))
+        return ng_with_sign(l, l->largest, negative);
+    if (l->has_infinity)
+        return ng_with_sign(l, l->nan - (((uint64_t)1 << l->p) - 1), negative);
+    return ng_with_sign(l, l->nan, negative && cast->nan == NG_NAN_KEEP_SIGN);
 }
 
 /* k and the fraction d as 64 bits, with what lies below them. */
@@ -146,9 +150,7 @@ static inline uint64_t ng_round_parts(const ng_layout *l, uint64_t significand, 
         return 0;
     ng_cut cut = ng_cut_at(l, significand, exponent, sticky);
     uint64_t code = ng_cut_code(l, &cut, ng_goes_up(&cut, cast, negative, random));
-    if (code > l->largest)
-        code = ng_overflow_code(l, cast, negative, false);
-    return ng_with_sign(l, code, negative);
+    return code > l->largest ? ng_overflow_code(l, cast, negative, false) : ng_with_sign(l, code, negative);
 }
 
 /* NaN, infinities and zeros. */
@@ -160,7 +162,7 @@ static inline uint64_t ng_round_special(const ng_layout *l, uint64_t bits, const
         return ng_nan_code(l, cast->nan, negative);
     if (ng_sign_to_zero(l, &negative) || magnitude == 0)
         return ng_with_sign(l, 0, negative);
-    return ng_with_sign(l, ng_overflow_code(l, cast, negative, true), negative);
+    return ng_overflow_code(l, cast, negative, true);
 }
 
 static inline bool ng_is_special(uint64_t bits)
@@ -212,9 +214,7 @@ static inline uint64_t ng_round_double_even(const ng_layout *l, double x, const 
     if (shift < 54) /* else below half of the least quantum */
         cut.k = (m + ((uint64_t)1 << (shift - 1)) - 1 + (m >> shift & 1)) >> shift;
     uint64_t code = ng_cut_code(l, &cut, false);
-    if (code > l->largest)
-        code = ng_overflow_code(l, cast, negative, false);
-    return ng_with_sign(l, code, negative);
+    return code > l->largest ? ng_overflow_code(l, cast, negative, false) : ng_with_sign(l, code, negative);
 }
 
 #endif
