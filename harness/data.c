@@ -129,6 +129,8 @@ typedef struct source {
 static ng_status file_source(const ng_data_spec *spec, source *s, ng_error *error) {
     if (!spec->file || spec->file_index < 0 || (size_t)spec->file_index >= ng_tensor_file_count(spec->file))
         return ng_fail(error, NG_BAD_ARGUMENT, "file data: no tensor %d", spec->file_index);
+    ng_status status = ng_tensor_file_operand(spec->file, (size_t)spec->file_index, error);
+    if (status) return status;
     s->tensor = ng_tensor_file_tensor(spec->file, (size_t)spec->file_index);
     if (spec->whole_rows > s->tensor->rows || spec->whole_columns > s->tensor->columns)
         return ng_fail(error, NG_BAD_ARGUMENT, "%s: tensor \"%s\" is %lld x %lld; %lld x %lld asked for",
