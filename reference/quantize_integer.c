@@ -1,5 +1,5 @@
-/* The fast tier. A binary32 operation of the machine is fl() of its operands, exactly as the contract means it; exponents are
- * read from bits; x / 2^k is exact in binary64; the element's rounding is round_core.h's. */
+/* The fast tier. A binary32 operation of the machine is fl() of its operands, exactly as the contract means it;
+ * exponents are read from bits; x / 2^k is exact in binary64; the element's rounding is round_core.h's. */
 #include "reference/quantize_core.h"
 #include "reference/round.h"
 #include "reference/round_core.h"
@@ -7,23 +7,20 @@
 #include <omp.h>
 #include <stdlib.h>
 
-static uint32_t float_bits(float x)
-{
+static uint32_t float_bits(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
-static float bits_float(uint32_t bits)
-{
+static float bits_float(uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
 /* A minimum with NaN is NaN. */
-static float at_most_max(float x)
-{
+static float at_most_max(float x) {
     return x > FLT_MAX ? FLT_MAX : x;
 }
 
@@ -32,92 +29,75 @@ typedef enum how { MULTIPLY, DIVIDE, EXACT } how;
 
 /* How a block's elements are encoded, and the scale that says how to decode them. */
 typedef struct encoding {
-    uint32_t code;   /* of the scale, in its format */
-    how how;         /* MULTIPLY: fl(x * factor), DIVIDE: fl(x / factor), EXACT: x * factor, a power of two */
+    uint32_t code; /* of the scale, in its format */
+    how how;       /* MULTIPLY: fl(x * factor), DIVIDE: fl(x / factor), EXACT: x * factor, a power of two */
     double factor;
-    float per_code;  /* nvfp4: fl(s * D), what one unit of an element stands for */
+    float per_code; /* nvfp4: fl(s * D), what one unit of an element stands for */
 } encoding;
 
-/* floor(log2 x) of finite bits of a positive binary32; *whole says that x is a power of two. Bits that were carried up into
- * the infinity's place count as 2^128. */
-static int floor_log2(uint32_t bits, bool *whole)
-{
+/* floor(log2 x) of finite bits of a positive binary32; *whole says that x is a power of two. Bits that were carried up
+ * into the infinity's place count as 2^128. */
+static int floor_log2(uint32_t bits, bool *whole) {
     int field = (int)(bits >> 23);
     uint32_t fraction = bits & 0x7FFFFF;
     *whole = field ? fraction == 0 : (fraction & (fraction - 1)) == 0;
     return field ? field - 127 : 31 - __builtin_clz(fraction) - 149;
 }
 
-static uint32_t e8m0_code(int exponent)
-{
+static uint32_t e8m0_code(int exponent) {
     return exponent < -127 ? 0 : exponent > 127 ? 0xFE : (uint32_t)(exponent + 127);
 }
 
-static uint32_t mx_code(const ng_quantization *q, float amax)
-{
+static uint32_t mx_code(const ng_quantization *q, float amax) {
     const ng_format *f = &ng_formats[q->element];
     uint32_t bits = float_bits(amax);
     bool whole;
-    if (isnan(amax))
-        return 0xFF;
-    if (isinf(amax))
-        return q->rule == NG_SCALE_MX_ROUND_UP ? 0xFE : 0xFF;
-    if (q->rule == NG_SCALE_MX_ROUND_UP)
-        bits = float_bits(amax * (1.0f / (float)f->largest));
-    if (bits == 0)
-        return 0;
+    if (isnan(amax)) return 0xFF;
+    if (isinf(amax)) return q->rule == NG_SCALE_MX_ROUND_UP ? 0xFE : 0xFF;
+    if (q->rule == NG_SCALE_MX_ROUND_UP) bits = float_bits(amax * (1.0f / (float)f->largest));
+    if (bits == 0) return 0;
     if (q->rule == NG_SCALE_MX_EVEN) /* of a subnormal amax the wrong bit: emax >= 1, so the code is 0 all the same */
         bits += 1u << (22 - f->mantissa_bits);
     int e = floor_log2(bits, &whole);
-    if (q->rule == NG_SCALE_MX_ROUND_UP)
-        return e8m0_code(e + !whole);
+    if (q->rule == NG_SCALE_MX_ROUND_UP) return e8m0_code(e + !whole);
     return e8m0_code(e - f->emax + (q->rule == NG_SCALE_MX_CEIL && !whole));
 }
 
-static encoding mx_encoding(const ng_quantization *q, float amax)
-{
+static encoding mx_encoding(const ng_quantization *q, float amax) {
     uint32_t code = mx_code(q, amax);
     return (encoding){.code = code, .how = EXACT, .factor = code == 0xFF ? (double)NAN : ldexp(1, 127 - (int)code)};
 }
 
-static encoding fp32_encoding(const ng_quantization *q, float amax, float given)
-{
+static encoding fp32_encoding(const ng_quantization *q, float amax, float given) {
     float largest = (float)ng_formats[q->element].largest, factor = 1;
     bool plain = amax == 0 || isinf(amax) || isnan(amax);
     if (q->rule == NG_SCALE_AMAX_OVER_MAX) {
         float d = plain ? 1 : amax / largest;
-        if (d < FLT_MIN)
-            d = FLT_MIN;
+        if (d < FLT_MIN) d = FLT_MIN;
         return (encoding){.code = float_bits(d), .how = DIVIDE, .factor = (double)d};
     }
     if (q->rule == NG_SCALE_GIVEN)
         factor = given;
     else if (!plain)
         factor = at_most_max(largest / amax);
-    if (q->rule == NG_SCALE_POW2)
-        factor = bits_float(float_bits(factor) & 0xFF800000u);
+    if (q->rule == NG_SCALE_POW2) factor = bits_float(float_bits(factor) & 0xFF800000u);
     return (encoding){.code = float_bits(1 / factor), .how = MULTIPLY, .factor = (double)factor};
 }
 
 /* S, the tensor's encoding scale of nvfp4. */
-static float tensor_encoding(const ng_quantization *q, float amax)
-{
-    if (!q->tensor_scale || amax == 0 || isinf(amax) || isnan(amax))
-        return 1;
+static float tensor_encoding(const ng_quantization *q, float amax) {
+    if (!q->tensor_scale || amax == 0 || isinf(amax) || isnan(amax)) return 1;
     float s = at_most_max((float)ng_nvfp4_span(q) / amax);
     return s == 0 ? 1 : s;
 }
 
 /* The value that the rule rounds to ue4m3. */
-static float nvfp4_target(const ng_quantization *q, float amax, float S)
-{
-    if (q->rule == NG_SCALE_NVFP4_PAPER)
-        return (amax / 6.0f) * S;
+static float nvfp4_target(const ng_quantization *q, float amax, float S) {
+    if (q->rule == NG_SCALE_NVFP4_PAPER) return (amax / 6.0f) * S;
     return at_most_max(amax * (S * (1.0f / 6.0f)));
 }
 
-static encoding nvfp4_encoding(float target, float S)
-{
+static encoding nvfp4_encoding(float target, float S) {
     const ng_cast cast = {.rounding = NG_RN_EVEN, .saturate = true};
     const ng_layout layout = ng_layout_of(NG_UE4M3);
     encoding e = {.how = MULTIPLY};
@@ -128,17 +108,14 @@ static encoding nvfp4_encoding(float target, float S)
     return e;
 }
 
-static encoding block_encoding(const ng_quantization *q, float amax, float given, float S)
-{
-    if (q->rule == NG_SCALE_ABSENT)
-        return (encoding){.how = EXACT, .factor = 1};
-    if (ng_rule_is_mx(q->rule))
-        return mx_encoding(q, amax);
+static encoding block_encoding(const ng_quantization *q, float amax, float given, float S) {
+    if (q->rule == NG_SCALE_ABSENT) return (encoding){.how = EXACT, .factor = 1};
+    if (ng_rule_is_mx(q->rule)) return mx_encoding(q, amax);
     return ng_rule_is_nvfp4(q->rule) ? nvfp4_encoding(nvfp4_target(q, amax, S), S) : fp32_encoding(q, amax, given);
 }
 
-uint64_t ng_scale_integer(const ng_quantization *q, double amax, double tensor_amax, double *decode, double *tensor_scale)
-{
+uint64_t ng_scale_integer(const ng_quantization *q, double amax, double tensor_amax, double *decode,
+                          double *tensor_scale) {
     float S = tensor_encoding(q, (float)tensor_amax);
     encoding e = block_encoding(q, (float)amax, 1, S);
     *tensor_scale = (double)(1 / S);
@@ -147,9 +124,9 @@ uint64_t ng_scale_integer(const ng_quantization *q, double amax, double tensor_a
 }
 
 /* ---- elements -----------------------------------------------------------------------------------------------------*/
-/* What the element cast sees. NaN made here (0 * Inf, a NaN scale) is positive on every machine; an input's keeps its sign. */
-static void scaled_values(const encoding *e, const float *x, int64_t count, double *scaled)
-{
+/* What the element cast sees. NaN made here (0 * Inf, a NaN scale) is positive on every machine; an input's keeps its
+ * sign. */
+static void scaled_values(const encoding *e, const float *x, int64_t count, double *scaled) {
     const float factor = (float)e->factor;
     switch (e->how) {
     case MULTIPLY:
@@ -166,13 +143,11 @@ static void scaled_values(const encoding *e, const float *x, int64_t count, doub
         break;
     }
     for (int64_t j = 0; j < count; j++)
-        if (scaled[j] != scaled[j])
-            scaled[j] = x[j] == x[j] ? (double)NAN : (double)x[j];
+        if (scaled[j] != scaled[j]) scaled[j] = x[j] == x[j] ? (double)NAN : (double)x[j];
 }
 
-static void round_values(const ng_layout *l, ng_format_id to, const ng_cast *cast, const double *x, const uint32_t *random,
-                         int64_t count, uint64_t *codes)
-{
+static void round_values(const ng_layout *l, ng_format_id to, const ng_cast *cast, const double *x,
+                         const uint32_t *random, int64_t count, uint64_t *codes) {
     const ng_layout layout = *l;
     if (cast->rounding == NG_RN_EVEN && to != NG_FP64) {
         for (int64_t j = 0; j < count; j++)
@@ -183,8 +158,7 @@ static void round_values(const ng_layout *l, ng_format_id to, const ng_cast *cas
         codes[j] = ng_round_double(&layout, x[j], cast, random ? random[j] : 0);
 }
 
-static void store_row(const ng_tensor *t, int64_t row, const uint64_t *codes, int64_t columns)
-{
+static void store_row(const ng_tensor *t, int64_t row, const uint64_t *codes, int64_t columns) {
     unsigned char *p = (unsigned char *)t->data + row * t->row_bytes;
     if (ng_formats[t->format].storage_bits == 8) {
         for (int64_t j = 0; j < columns; j++)
@@ -192,8 +166,7 @@ static void store_row(const ng_tensor *t, int64_t row, const uint64_t *codes, in
     } else if (ng_formats[t->format].storage_bits == 4) {
         for (int64_t j = 0; j + 1 < columns; j += 2)
             p[j / 2] = (unsigned char)(codes[j] | codes[j + 1] << 4);
-        if (columns % 2)
-            ng_set_code(t, row, columns - 1, codes[columns - 1]);
+        if (columns % 2) ng_set_code(t, row, columns - 1, codes[columns - 1]);
     } else {
         for (int64_t j = 0; j < columns; j++)
             ng_set_code(t, row, j, codes[j]);
@@ -209,14 +182,13 @@ typedef struct scratch {
 } scratch;
 
 /* Scratch of every thread in one piece; free(*memory) ends it. */
-static ng_status scratch_new(int64_t columns, int threads, scratch **all, void **memory)
-{
-    size_t n = (size_t)(columns ? columns : 1), one = n * (sizeof(double) + sizeof(uint64_t) + sizeof(float) + sizeof(uint32_t));
+static ng_status scratch_new(int64_t columns, int threads, scratch **all, void **memory) {
+    size_t n = (size_t)(columns ? columns : 1),
+           one = n * (sizeof(double) + sizeof(uint64_t) + sizeof(float) + sizeof(uint32_t));
     one = (one + 63) / 64 * 64; /* neighbours' lines stay apart */
     char *p = malloc((size_t)threads * (sizeof(scratch) + one));
     *memory = p;
-    if (!p)
-        return NG_NO_MEMORY;
+    if (!p) return NG_NO_MEMORY;
     *all = (scratch *)(void *)(p + (size_t)threads * one);
     for (int t = 0; t < threads; t++) {
         scratch *s = &(*all)[t];
@@ -228,18 +200,16 @@ static ng_status scratch_new(int64_t columns, int threads, scratch **all, void *
     return NG_OK;
 }
 
-static const uint32_t *random_words(const ng_quantize_job *job, int64_t row, int64_t from, int64_t count, uint32_t *words)
-{
-    if (!job->random)
-        return NULL;
+static const uint32_t *random_words(const ng_quantize_job *job, int64_t row, int64_t from, int64_t count,
+                                    uint32_t *words) {
+    if (!job->random) return NULL;
     memcpy(words, (const char *)job->random->data + row * job->random->row_bytes + from * 4, (size_t)count * 4);
     return words;
 }
 
 /* ---- amax ---------------------------------------------------------------------------------------------------------
  * Magnitudes of binary32 order as their bits do, NaN above infinity. */
-static uint32_t amax_bits(const float *x, int64_t count)
-{
+static uint32_t amax_bits(const float *x, int64_t count) {
     uint32_t most = 0;
     for (int64_t j = 0; j < count; j++) {
         uint32_t bits = float_bits(x[j]) & 0x7FFFFFFF;
@@ -248,15 +218,13 @@ static uint32_t amax_bits(const float *x, int64_t count)
     return most;
 }
 
-static int64_t block_width(const ng_quantize_job *job, int64_t block)
-{
+static int64_t block_width(const ng_quantize_job *job, int64_t block) {
     int64_t left = job->in->columns - block * job->width;
     return left < job->width ? left : job->width;
 }
 
 /* row_amax [rows][block columns]: of each row's part of each block. Returns the tensor's. */
-static uint32_t row_maxima(const ng_quantize_job *job, scratch *all, int threads, uint32_t *row_amax)
-{
+static uint32_t row_maxima(const ng_quantize_job *job, scratch *all, int threads, uint32_t *row_amax) {
     uint32_t tensor = 0;
 #pragma omp parallel for num_threads(threads) reduction(max : tensor)
     for (int64_t i = 0; i < job->in->rows; i++) {
@@ -273,8 +241,8 @@ static uint32_t row_maxima(const ng_quantize_job *job, scratch *all, int threads
 
 /* ---- four over six ------------------------------------------------------------------------------------------------
  * The sum of errors of one candidate over one block, in the contract's binary32 chain. */
-static float candidate_error(const ng_quantize_job *job, const encoding *e, int64_t block_row, int64_t block, scratch *s)
-{
+static float candidate_error(const ng_quantize_job *job, const encoding *e, int64_t block_row, int64_t block,
+                             scratch *s) {
     const ng_quantization *q = job->quantization;
     const ng_layout layout = ng_layout_of(q->element);
     int64_t from = block * job->width, count = block_width(job, block), first = block_row * job->height;
@@ -292,8 +260,8 @@ static float candidate_error(const ng_quantize_job *job, const encoding *e, int6
     return sum;
 }
 
-static encoding four_or_six(const ng_quantize_job *job, float amax, float S, int64_t block_row, int64_t block, scratch *s)
-{
+static encoding four_or_six(const ng_quantize_job *job, float amax, float S, int64_t block_row, int64_t block,
+                            scratch *s) {
     float target = nvfp4_target(job->quantization, amax, S);
     encoding six = nvfp4_encoding(target, S), four = nvfp4_encoding(at_most_max(1.5f * target), S);
     float error_six = candidate_error(job, &six, block_row, block, s);
@@ -301,9 +269,8 @@ static encoding four_or_six(const ng_quantize_job *job, float amax, float S, int
 }
 
 /* ---- the passes ---------------------------------------------------------------------------------------------------*/
-static void scale_block_row(const ng_quantize_job *job, const uint32_t *row_amax, float S, int64_t block_row, scratch *s,
-                            encoding *encodings)
-{
+static void scale_block_row(const ng_quantize_job *job, const uint32_t *row_amax, float S, int64_t block_row,
+                            scratch *s, encoding *encodings) {
     const ng_quantization *q = job->quantization;
     int64_t first = block_row * job->height, n = job->block_columns;
     for (int64_t b = 0; b < n; b++) {
@@ -311,16 +278,14 @@ static void scale_block_row(const ng_quantize_job *job, const uint32_t *row_amax
         for (int64_t i = first; i < first + job->height && i < job->in->rows; i++)
             most = row_amax[i * n + b] > most ? row_amax[i * n + b] : most;
         float amax = bits_float(most);
-        if (ng_block_is_tensor(q) && job->tensor_amax)
-            amax = (float)*job->tensor_amax;
-        encodings[b] = q->four_over_six ? four_or_six(job, amax, S, block_row, b, s) : block_encoding(q, amax, job->given, S);
-        if (job->scales)
-            ng_set_code(job->scales, block_row, b, encodings[b].code);
+        if (ng_block_is_tensor(q) && job->tensor_amax) amax = (float)*job->tensor_amax;
+        encodings[b] =
+            q->four_over_six ? four_or_six(job, amax, S, block_row, b, s) : block_encoding(q, amax, job->given, S);
+        if (job->scales) ng_set_code(job->scales, block_row, b, encodings[b].code);
     }
 }
 
-static void encode_row(const ng_quantize_job *job, const encoding *encodings, int64_t row, scratch *s)
-{
+static void encode_row(const ng_quantize_job *job, const encoding *encodings, int64_t row, scratch *s) {
     const ng_quantization *q = job->quantization;
     const ng_layout layout = ng_layout_of(q->element);
     int64_t columns = job->in->columns;
@@ -332,8 +297,7 @@ static void encode_row(const ng_quantize_job *job, const encoding *encodings, in
     store_row(job->codes, row, s->codes, columns);
 }
 
-ng_status ng_quantize_integer(const ng_quantize_job *job, float *tensor_scale)
-{
+ng_status ng_quantize_integer(const ng_quantize_job *job, float *tensor_scale) {
     const ng_quantization *q = job->quantization;
     int64_t rows = job->in->rows, n = job->block_columns;
     int threads = omp_get_max_threads();
@@ -342,10 +306,8 @@ ng_status ng_quantize_integer(const ng_quantize_job *job, float *tensor_scale)
     uint32_t *row_amax = malloc((size_t)(rows * n + 1) * sizeof *row_amax);
     encoding *encodings = malloc((size_t)(job->block_rows * n + 1) * sizeof *encodings);
     ng_status status = scratch_new(job->in->columns, threads, &all, &memory);
-    if (!row_amax || !encodings)
-        status = NG_NO_MEMORY;
-    if (status)
-        goto done;
+    if (!row_amax || !encodings) status = NG_NO_MEMORY;
+    if (status) goto done;
 
     float amax = bits_float(row_maxima(job, all, threads, row_amax));
     float S = tensor_encoding(q, job->tensor_amax ? (float)*job->tensor_amax : amax);
@@ -364,11 +326,10 @@ done:
 }
 
 /* ---- back ---------------------------------------------------------------------------------------------------------
- * element * scale: at most 24 + 24 bits, exact in binary64, of exponents far from its ends. Times the tensor scale it is
- * exact as high + low, low = fma(product, D, -high). */
+ * element * scale: at most 24 + 24 bits, exact in binary64, of exponents far from its ends. Times the tensor scale it
+ * is exact as high + low, low = fma(product, D, -high). */
 static uint64_t dequantize_one(const ng_tensor *out, const ng_layout *layout, double element, double scale, double D,
-                               const ng_cast *cast)
-{
+                               const ng_cast *cast) {
     double product = element * scale, high = product * D;
     if (isnan(high)) /* one made here is positive, an element's keeps its sign */
         return ng_nan_code(layout, cast->nan, isnan(element) && signbit(element));
@@ -376,8 +337,7 @@ static uint64_t dequantize_one(const ng_tensor *out, const ng_layout *layout, do
     return low != 0 ? ng_round_pair(out->format, high, low, cast) : ng_round_double(layout, high, cast, 0);
 }
 
-ng_status ng_dequantize_integer(const ng_operand *in, const ng_cast *cast, ng_tensor *out)
-{
+ng_status ng_dequantize_integer(const ng_operand *in, const ng_cast *cast, ng_tensor *out) {
     const ng_layout layout = ng_layout_of(out->format);
     int64_t rows = in->codes.rows, columns = in->codes.columns;
     int64_t height = ng_block_extent(in->blocks.rows, rows), width = ng_block_extent(in->blocks.columns, columns);
