@@ -16,6 +16,7 @@
 enum {
     TILE = 4096, /* elements generated at once */
     SIDE = 64,   /* of a transposed tile */
+    LANES = 32,  /* Philox blocks computed side by side */
     SMALL = 1 << 15, /* elements below which threads cost more than they bring */
 };
 
@@ -157,34 +158,51 @@ static ng_status source_of(const ng_data_spec *spec, source *s, ng_error *error)
 
 /* ---- a row of the described tensor --------------------------------------------------------------------------------------*/
 typedef struct scratch {
-    uint32_t words[TILE + 8];
+    uint32_t words[TILE + 8 + 4 * LANES];
     float squares[TILE]; /* Student t */
-    float f[TILE], line[SIDE];
-    double d[TILE], line_d[SIDE];
+    float f[TILE];
+    double d[TILE];
 } scratch;
 
-/* The words of elements index .. index + count - 1 are words[index & 3] and on. */
+/* ng_core_philox for LANES consecutive blocks side by side, in loops that compilers vectorise. */
+NG_CORE void philox_lanes(uint64_t block, uint32_t stream, uint32_t draw, uint64_t seed, uint32_t *restrict words) {
+    uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES], k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (uint32_t i = 0; i < LANES; i++)
+        c0[i] = (uint32_t)(block + i), c1[i] = (uint32_t)((block + i) >> 32), c2[i] = stream, c3[i] = draw;
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < LANES; i++) {
+            uint64_t p0 = (uint64_t)0xD2511F53u * c0[i], p1 = (uint64_t)0xCD9E8D57u * c2[i];
+            uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1[i] ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3[i] ^ k1;
+            c0[i] = n0, c1[i] = (uint32_t)p1, c2[i] = n2, c3[i] = (uint32_t)p0;
+        }
+        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    }
+    for (int i = 0; i < LANES; i++)
+        words[4 * i] = c0[i], words[4 * i + 1] = c1[i], words[4 * i + 2] = c2[i], words[4 * i + 3] = c3[i];
+}
+
+/* Returns the words of elements index .. index + count - 1. A batch may write past them: scratch has room. */
 NG_CORE const uint32_t *row_words(const ng_data_core *core, uint32_t draw, uint64_t index, int64_t count, uint32_t *words) {
-    uint64_t first = index >> 2, blocks = ((index & 3) + (uint64_t)count + 3) / 4;
-    uint32_t low = (uint32_t)first, high = (uint32_t)(first >> 32), k0 = (uint32_t)core->seed,
-             k1 = (uint32_t)(core->seed >> 32), stream = core->stream, n = (uint32_t)blocks;
-    if (low + n < low) /* the low counter word wraps, once in 2^34 elements */
-        for (uint32_t b = 0; b < n; b++)
-            ng_core_philox(low + b, high + (low + b < low), stream, draw, k0, k1, words + 4 * b);
-    else
-        for (uint32_t b = 0; b < n; b++)
-            ng_core_philox(low + b, high, stream, draw, k0, k1, words + 4 * b);
+    uint64_t first = index >> 2, blocks = ((index & 3) + (uint64_t)count + 3) / 4, b = 0;
+    for (; b + LANES / 4 < blocks; b += LANES)
+        philox_lanes(first + b, core->stream, draw, core->seed, words + 4 * b);
+    for (; b < blocks; b++)
+        ng_core_philox((uint32_t)(first + b), (uint32_t)((first + b) >> 32), core->stream, draw, (uint32_t)core->seed,
+                       (uint32_t)(core->seed >> 32), words + 4 * b);
     return words + (index & 3);
 }
 
+/* omp simd: the gathers from the table cannot alias what is written, which compilers do not see by themselves. */
 NG_CORE void row_student(const ng_data_core *core, uint64_t index, int64_t count, scratch *s) {
     float scale = (float)core->parameter;
     const float *table = core->normal;
     const uint32_t *w = row_words(core, 0, index, count, s->words);
+#pragma omp simd
     for (int64_t i = 0; i < count; i++)
         s->f[i] = ng_core_normal(w[i], table);
     for (uint32_t draw = 1; draw < 4; draw++) {
         w = row_words(core, draw, index, count, s->words);
+#pragma omp simd
         for (int64_t i = 0; i < count; i++) {
             float z = ng_core_normal(w[i], table);
             s->squares[i] = draw == 1 ? z * z : z * z + s->squares[i];
@@ -218,9 +236,9 @@ static void mark_row(const ng_data_core *core, int64_t row, int64_t column, int6
 
 NG_CORE void row_floats(const ng_data_core *core, int64_t row, int64_t column, int64_t count, scratch *s) {
     uint64_t index = (uint64_t)row * (uint64_t)core->columns + (uint64_t)column;
-    const float *table = core->normal;
-    float scale = (float)core->parameter, *f = s->f;
-    const uint32_t *w = row_words(core, 0, index, count, s->words);
+    const float *restrict table = core->normal;
+    float scale = (float)core->parameter, *restrict f = s->f;
+    const uint32_t *restrict w = row_words(core, 0, index, count, s->words);
     switch (core->distribution) {
     case NG_UNIFORM:
         for (int64_t i = 0; i < count; i++)
@@ -231,6 +249,7 @@ NG_CORE void row_floats(const ng_data_core *core, int64_t row, int64_t column, i
             f[i] = ng_core_positive(w[i]) * scale;
         break;
     case NG_LOGNORMAL:
+#pragma omp simd
         for (int64_t i = 0; i < count; i++)
             f[i] = ng_core_lognormal(w[i], table) * scale;
         break;
@@ -240,6 +259,7 @@ NG_CORE void row_floats(const ng_data_core *core, int64_t row, int64_t column, i
         break;
     case NG_LARGE_MEAN: {
         ng_core_row_scale r = ng_core_large_mean(core, row);
+#pragma omp simd
         for (int64_t i = 0; i < count; i++)
             f[i] = (ng_core_normal(w[i], table) + r.mean) * r.scale;
         break;
@@ -253,6 +273,7 @@ NG_CORE void row_floats(const ng_data_core *core, int64_t row, int64_t column, i
     case NG_STUDENT: row_student(core, index, count, s); break;
     case NG_OUTLIERS: scale = 1; /* the factor is for the outlying columns */ __attribute__((fallthrough));
     default:
+#pragma omp simd
         for (int64_t i = 0; i < count; i++)
             f[i] = ng_core_normal(w[i], table) * scale;
         if (core->distribution != NG_NORMAL) mark_row(core, row, column, count, w, f);

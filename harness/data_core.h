@@ -115,9 +115,11 @@ NG_CORE uint32_t ng_core_word(const ng_data_core *core, uint32_t draw, uint64_t 
  * probability. Exponent and leading bits of that integer as a binary32 choose the cubic. |z| <= 6.24. */
 NG_CORE float ng_core_normal(uint32_t word, const float *table) {
     uint32_t p = ng_core_bits((float)(int32_t)((word >> 1) | 1u));
-    const float *c = table + ((p >> 19) - (127u << 4)) * 4;
-    float t = (float)(int32_t)(p & 0x7FFFFu) * 0x1p-19f;
-    float z = ng_core_multiply_add(ng_core_multiply_add(ng_core_multiply_add(c[3], t, c[2]), t, c[1]), t, c[0]);
+    int32_t c = (int32_t)((p >> 19) - (127u << 4)) * 4; /* 32 bits, so that compilers make it a gather */
+    float t = (float)(int32_t)(p & 0x7FFFFu) * 0x1p-19f, z = table[c + 3];
+    z = ng_core_multiply_add(z, t, table[c + 2]);
+    z = ng_core_multiply_add(z, t, table[c + 1]);
+    z = ng_core_multiply_add(z, t, table[c]);
     return ng_core_float(ng_core_bits(z) ^ (word << 31));
 }
 
