@@ -71,7 +71,7 @@ void ng_guarded_free(ng_guarded *guarded) {
     memset(guarded, 0, sizeof *guarded);
 }
 
-static const unsigned char poisons[NG_POISONS] = {0xFF, 0x5A};
+static const unsigned char poisons[NG_POISONS] = {0xFF, 0x55}; /* both nibbles alike: e2m1 */
 
 void ng_guarded_poison(ng_guarded *guarded, int poison) {
     ng_tensor *t = &guarded->tensor;

@@ -35,6 +35,7 @@ typedef struct ng_case {
     ng_sample sample;
     uint32_t repeats;        /* launches compared bit for bit (determinism); 0 and 1: one */
     const char *suite;       /* the case table that it comes from */
+    bool exhaustive;         /* casts: every code of the input format instead of data */
 } ng_case;
 
 #endif

@@ -1,0 +1,58 @@
+/* The judge: what its cases share, and the table of drivers. */
+#include "harness/judge_internal.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One driver an operation; a NULL row is an operation that cannot be judged yet. */
+static const ng_driver drivers[NG_OPS] = {
+    [NG_OP_CAST] = ng_judge_cast,
+    [NG_OP_QUANTIZE] = ng_judge_quantize,
+    [NG_OP_DEQUANTIZE] = ng_judge_dequantize,
+    [NG_OP_GEMM] = ng_judge_gemm,
+};
+
+static size_t host_memory(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
+}
+
+ng_status ng_judge_create(const ng_settings *settings, const ng_catalogue *catalogue, ng_judge **judge, ng_error *error) {
+    ng_judge *made = calloc(1, sizeof *made);
+    if (!made) return ng_fail(error, NG_NO_MEMORY, "no memory for the judge");
+    made->settings = *settings;
+    made->catalogue = *catalogue;
+    made->threads = settings->threads > 0 ? settings->threads : omp_get_max_threads();
+    size_t memory = host_memory();
+    made->cpu = (ng_device){.backend = NG_BACKEND_CPU, .threads = made->threads, .memory = memory};
+    made->cache.limit = memory && memory / 4 < (size_t)1 << 30 ? memory / 4 : (size_t)1 << 30;
+    *judge = made;
+    return NG_OK;
+}
+
+void ng_judge_free(ng_judge *judge) {
+    if (!judge) return;
+    ng_cache_clear(&judge->cache);
+    free(judge);
+}
+
+ng_status ng_judge_case(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
+    memset(result, 0, sizeof *result);
+    result->verdict = NG_PASS;
+    result->saturated = result->flushed = NAN;
+    snprintf(result->golden, sizeof result->golden, "unset");
+    if (!one->kernel || one->kernel->op >= NG_OPS)
+        return ng_fail(error, NG_BAD_ARGUMENT, "%s: a case without a kernel, or of an unknown operation", one->id);
+    if (!drivers[one->kernel->op]) {
+        result->verdict = NG_SKIP;
+        snprintf(result->reason, sizeof result->reason, "no judge for this operation yet");
+        return NG_OK;
+    }
+    judge->cache.now++;
+    if (one->exhaustive) return ng_judge_every_input(judge, one, result, error);
+    return drivers[one->kernel->op](judge, one, result, error);
+}

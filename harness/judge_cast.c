@@ -1,0 +1,293 @@
+/* Casts: every code must be the one that one rounding of the contract gives. Stochastic rounding is judged three ways: with
+ * given words bit for bit, over all words of chosen values, and by the statistics of the words that the kernel draws itself. */
+#include "harness/judge_internal.h"
+#include "reference/round.h"
+#include "reference/sweep.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_stochastic(const ng_kernel *kernel) { return kernel->contract.cast.rounding == NG_R_STOCHASTIC; }
+
+static ng_status make_words(uint64_t seed, int64_t rows, int64_t columns, ng_tensor *words, ng_error *error) {
+    ng_status status = ng_tensor_create(NG_FP32, rows, columns, words, error);
+    uint32_t *w = words->data;
+    for (int64_t i = 0; !status && i < rows * columns; i++)
+        w[i] = ng_word(seed, (uint64_t)i);
+    return status;
+}
+
+/* What the contract makes of the source; words NULL: not stochastic. */
+static ng_status round_all(const ng_tensor *source, const ng_cast *cast, const ng_tensor *words, int threads, ng_tensor *out,
+                           ng_error *error) {
+    int64_t columns = source->columns;
+    ng_status status = NG_OK;
+#pragma omp parallel num_threads(threads)
+    {
+        double *values = malloc(sizeof *values * (size_t)(columns + 1));
+        if (!values) {
+#pragma omp atomic write
+            status = NG_NO_MEMORY;
+        }
+#pragma omp for
+        for (int64_t i = 0; i < source->rows; i++) {
+            if (!values) continue;
+            ng_decode_row(source, i, 0, columns, values);
+            for (int64_t j = 0; j < columns; j++) {
+                uint32_t random = words ? ((const uint32_t *)words->data)[i * columns + j] : 0;
+                ng_set_code(out, i, j, ng_round(out->format, values[j], cast, random));
+            }
+        }
+        free(values);
+    }
+    return status ? ng_fail(error, status, "no memory to round a row of %lld", (long long)columns) : NG_OK;
+}
+
+/* SQNR and the like against the source, and what saturated or was flushed. */
+static ng_status recipe_figures(ng_judge *judge, const ng_tensor *source, const ng_tensor *out, const ng_cast *cast,
+                                ng_result *result, ng_error *error) {
+    size_t count = (size_t)(source->rows * source->columns);
+    double *exact = malloc(sizeof *exact * (count + 1));
+    if (!exact) return ng_fail(error, NG_NO_MEMORY, "no memory for source values");
+    for (int64_t i = 0; i < source->rows; i++)
+        ng_decode_row(source, i, 0, source->columns, exact + i * source->columns);
+    ng_truth truth = {exact, NULL, NULL, NULL};
+    ng_status status = ng_measure(out, cast, &truth, judge->threads, &result->recipe_error, NULL);
+    free(exact);
+    ng_operand as_operand = {.codes = *out, .tensor_scale = 1};
+    ng_count_losses(source, &as_operand, judge->threads, &result->saturated, &result->flushed);
+    result->saturated /= (double)count;
+    result->flushed /= (double)count;
+    return status;
+}
+
+/* Launches on the source and words (NULL: none) and compares. *launched false: no outputs, the reason is in the result. */
+static ng_status cast_and_compare(ng_judge *judge, const ng_case *one, const ng_tensor *source, const ng_tensor *words,
+                                  bool quiet, ng_session *session, ng_result *result, ng_power *power, bool *launched,
+                                  ng_error *error) {
+    ng_tensor expected = {0};
+    ng_problem problem = one->problem;
+    problem.m = source->rows;
+    problem.n = source->columns;
+    *launched = false;
+    memset(session, 0, sizeof *session);
+    if (!ng_session_begin(session, judge, one->kernel, &problem, result)) return NG_OK;
+    ng_status status = ng_session_input(session, NG_IN, source, error);
+    if (!status && words) status = ng_session_input(session, NG_RANDOM_WORDS, words, error);
+    if (!status) status = ng_session_output(session, NG_OUT, one->kernel->out, source->rows, source->columns, error);
+    if (!status) status = ng_session_run(session, one->repeats, quiet, result, launched, error);
+    if (status || !*launched || (is_stochastic(one->kernel) && !words)) return status;
+    status = ng_tensor_create(one->kernel->out, source->rows, source->columns, &expected, error);
+    if (!status) status = round_all(source, &one->kernel->contract.cast, words, judge->threads, &expected, error);
+    if (!status) status = ng_measure_codes(&session->first[NG_OUT], &expected, false, judge->threads, &result->error, power);
+    ng_tensor_free(&expected);
+    if (status) return status;
+    result->error.by_tier[NG_TIER_INTEGER] = result->error.checked;
+    ng_accuse_figures(result, "OUT", &result->error);
+    return NG_OK;
+}
+
+/* ---- stochastic rounding ------------------------------------------------------------------------------------------*/
+enum { CHOSEN = 64, MOST_ENUMERATED_BITS = 10 };
+
+/* Every word for chosen values: [CHOSEN][2^r], word j in column j; the high bits, which do not count, are set. */
+static ng_status enumerate(ng_judge *judge, const ng_case *one, const ng_tensor *source, ng_result *result, ng_error *error) {
+    int64_t columns = (int64_t)1 << one->kernel->contract.cast.random_bits, count = source->rows * source->columns;
+    int64_t rows = count < CHOSEN ? count : CHOSEN;
+    ng_tensor values, words = {0};
+    ng_session session = {0};
+    ng_result apart = *result; /* its figures are not the case's */
+    ng_power power;
+    bool launched;
+    apart.error.present = false;
+    ng_status status = ng_tensor_create(source->format, rows, columns, &values, error);
+    if (!status) status = ng_tensor_create(NG_FP32, rows, columns, &words, error);
+    if (status) goto done;
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t from = i * (count / rows);
+        uint64_t code = ng_get_code(source, from / source->columns, from % source->columns);
+        for (int64_t j = 0; j < columns; j++) {
+            ng_set_code(&values, i, j, code);
+            ((uint32_t *)words.data)[i * columns + j] = (uint32_t)j | ~(uint32_t)(columns - 1);
+        }
+    }
+    status = cast_and_compare(judge, one, &values, &words, true, &session, &apart, &power, &launched, error);
+    if (!status && apart.error.present && (apart.error.beyond_bound || apart.error.nonfinite_mismatch))
+        ng_accuse(result, NG_FAIL, "over all words of %lld values, %lld of %lld results are wrong", (long long)rows,
+                  (long long)(apart.error.beyond_bound + apart.error.nonfinite_mismatch), (long long)apart.error.checked);
+    else if (apart.verdict == NG_FAIL && result->verdict != NG_FAIL) ng_accuse(result, NG_FAIL, "%s", apart.reason);
+done:
+    ng_session_end(&session);
+    ng_tensor_free(&values);
+    ng_tensor_free(&words);
+    return status;
+}
+
+/* The kernel's own words: the same for the same seed (the session has seen to it), others for another, and with the stated
+ * probabilities. */
+static ng_status judge_own_words(ng_judge *judge, const ng_case *one, const ng_tensor *source, ng_result *result, ng_error *error) {
+    ng_session session = {0}, other = {0};
+    ng_power power;
+    ng_case again = *one;
+    double randomness;
+    bool launched;
+    ng_status status = cast_and_compare(judge, one, source, NULL, false, &session, result, &power, &launched, error);
+    if (status || !launched) goto done;
+    status = ng_check_draws(source, &session.first[NG_OUT], &one->kernel->contract.cast, result, &randomness, error);
+    again.problem.seed ^= 0x5DEECE66Du;
+    if (!status) status = cast_and_compare(judge, &again, source, NULL, false, &other, result, &power, &launched, error);
+    if (status || !launched) goto done;
+    if (randomness > 64 && ng_tensor_equal(&session.first[NG_OUT], &other.first[NG_OUT]))
+        ng_accuse(result, NG_FAIL, "another seed gives the same bits: the random words do not depend on it");
+done:
+    ng_session_end(&session);
+    ng_session_end(&other);
+    return status;
+}
+
+static ng_status judge_stochastic(ng_judge *judge, const ng_case *one, const ng_tensor *source, ng_session *session,
+                                  ng_result *result, ng_power *power, bool *launched, ng_error *error) {
+    ng_tensor words = {0};
+    ng_status status = make_words(one->problem.seed, source->rows, source->columns, &words, error);
+    if (!status) status = cast_and_compare(judge, one, source, &words, true, session, result, power, launched, error);
+    if (!status && *launched && one->kernel->contract.cast.random_bits <= MOST_ENUMERATED_BITS)
+        status = enumerate(judge, one, source, result, error);
+    if (!status) status = judge_own_words(judge, one, source, result, error);
+    ng_tensor_free(&words);
+    return status;
+}
+
+/* ---- the driver ---------------------------------------------------------------------------------------------------*/
+ng_status ng_judge_cast(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
+    const ng_kernel *kernel = one->kernel;
+    const ng_tensor *source;
+    ng_session session = {0}, *timed = &session;
+    ng_power power = {0, 0};
+    ng_key key;
+    bool launched;
+    double start = ng_now_s();
+    ng_status status = ng_source(judge, &one->data, kernel->in, 0, 0, one->problem.m, one->problem.n, &source, &key, error);
+    if (status) return status;
+    if (is_stochastic(kernel)) status = judge_stochastic(judge, one, source, &session, result, &power, &launched, error);
+    else status = cast_and_compare(judge, one, source, NULL, false, &session, result, &power, &launched, error);
+    if (status || !launched) goto done;
+    status = recipe_figures(judge, source, &session.first[NG_OUT], &kernel->contract.cast, result, error);
+    if (status) goto done;
+    ng_accuse_powerless(result, &result->error, &power);
+    ng_session_digest(&session, result);
+    result->verify_s = ng_now_s() - start;
+    status = ng_session_time(&timed, NULL, 1, one->level, 0, result, error);
+    if (!status) status = ng_save_session(&session, one, result, error);
+done:
+    ng_session_end(&session);
+    return status;
+}
+
+/* ---- every input --------------------------------------------------------------------------------------------------*/
+/* All 65,536 codes of a 16-bit format, as one tensor. */
+static ng_status every_code(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
+    uint32_t codes = ng_format_codes(one->kernel->in);
+    int64_t columns = codes < 256 ? codes : 256;
+    ng_tensor source = {0};
+    ng_session session = {0};
+    ng_power power = {0, 0};
+    bool launched;
+    ng_status status = ng_tensor_create(one->kernel->in, codes / columns, columns, &source, error);
+    for (int64_t i = 0; !status && i < source.rows; i++)
+        for (int64_t j = 0; j < columns; j++)
+            ng_set_code(&source, i, j, (uint64_t)(i * columns + j));
+    if (!status) status = cast_and_compare(judge, one, &source, NULL, false, &session, result, &power, &launched, error);
+    if (!status && launched) {
+        ng_accuse_powerless(result, &result->error, &power);
+        ng_session_digest(&session, result);
+    }
+    ng_session_end(&session);
+    ng_tensor_free(&source);
+    return status;
+}
+
+/* 2^32 inputs in pieces that stay in the caches; the first and the last launch are watched like any other, those between
+ * only for what they write outside. */
+enum { SWEEP_PIECE = 1 << 20, SWEEP_COLUMNS = 4096 };
+
+static uint64_t check_piece(const ng_sweep *sweep, uint32_t start, const ng_tensor *out, int threads, uint32_t *first) {
+    uint64_t differ = 0;
+    uint32_t lowest = UINT32_MAX;
+#pragma omp parallel for num_threads(threads) reduction(+ : differ) reduction(min : lowest)
+    for (int64_t row = 0; row < out->rows; row++) {
+        uint32_t at = 0;
+        uint64_t here = ng_sweep_check(sweep, start + (uint32_t)row * SWEEP_COLUMNS, SWEEP_COLUMNS,
+                                       (const char *)out->data + row * out->row_bytes, &at);
+        differ += here;
+        if (here && at < lowest) lowest = at;
+    }
+    *first = lowest;
+    return differ;
+}
+
+static void sweep_pieces(ng_session *session, const ng_sweep *sweep, uint64_t *differ, uint32_t *first,
+                         ng_result *result) {
+    int threads = session->judge->threads;
+    const uint64_t pieces = ((uint64_t)1 << 32) / SWEEP_PIECE;
+    for (uint64_t piece = 0; piece < pieces; piece++) {
+        uint32_t start = (uint32_t)(piece * SWEEP_PIECE), *bits = session->roles[NG_IN].tensor.data, at;
+#pragma omp parallel for num_threads(threads)
+        for (uint32_t i = 0; i < SWEEP_PIECE; i++)
+            bits[i] = start + i;
+        bool watched = piece == 0 || piece + 1 == pieces;
+        if (watched) ng_guarded_seal(&session->roles[NG_IN]);
+        if (!ng_session_launch(session, 0, false, watched, result)) return;
+        uint64_t here = check_piece(sweep, start, &session->roles[NG_OUT].tensor, threads, &at);
+        if (here && !*differ) *first = at;
+        *differ += here;
+    }
+}
+
+ng_status ng_judge_sweep(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
+    const ng_kernel *kernel = one->kernel;
+    ng_problem problem = one->problem;
+    ng_sweep sweep = {0};
+    ng_session session = {0};
+    ng_tensor in = {0};
+    uint64_t differ = 0;
+    uint32_t first = 0;
+    problem.m = SWEEP_PIECE / SWEEP_COLUMNS;
+    problem.n = SWEEP_COLUMNS;
+    if (kernel->in != NG_FP32) return ng_fail(error, NG_BAD_ARGUMENT, "%s: every input can be tried of fp32 and 16-bit formats only", one->id);
+    if (!ng_session_begin(&session, judge, kernel, &problem, result)) return NG_OK;
+    double start = ng_now_s();
+    ng_status status = ng_sweep_new(kernel->out, &kernel->contract.cast, &sweep);
+    if (status) status = ng_fail(error, status, "no proved thresholds for %s", kernel->name);
+    if (!status) status = ng_tensor_create(NG_FP32, problem.m, problem.n, &in, error);
+    if (!status) status = ng_session_input(&session, NG_IN, &in, error);
+    if (!status) status = ng_session_output(&session, NG_OUT, kernel->out, problem.m, problem.n, error);
+    if (status) goto done;
+    sweep_pieces(&session, &sweep, &differ, &first, result);
+    ng_error_figures *f = &result->error;
+    f->present = true;
+    f->checked = f->elements = (int64_t)1 << 32;
+    f->by_tier[NG_TIER_INTEGER] = f->checked;
+    f->beyond_bound = (int64_t)differ;
+    f->bound_ratio = differ ? 1 : 0;
+    f->max_rel = f->max_ulp = f->max_abs = f->rms_rel = f->bias = f->sqnr_db = f->expected_ratio = NAN;
+    f->worst[1] = first;
+    if (differ)
+        ng_accuse(result, NG_FAIL, "%llu of 2^32 inputs give another code, the first 0x%08x", (unsigned long long)differ, first);
+    result->verify_s = ng_now_s() - start;
+done:
+    ng_sweep_free(&sweep);
+    ng_session_end(&session);
+    ng_tensor_free(&in);
+    return status;
+}
+
+ng_status ng_judge_every_input(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
+    if (is_stochastic(one->kernel)) {
+        result->verdict = NG_SKIP;
+        strcpy(result->reason, "stochastic rounding is judged word by word, on chosen values");
+        return NG_OK;
+    }
+    if (ng_format_codes(one->kernel->in)) return every_code(judge, one, result, error);
+    return ng_judge_sweep(judge, one, result, error);
+}

@@ -1,0 +1,434 @@
+/* Products. Kernel error: against the exact product of the quantized operands, held to the contract's bound, and bit for
+ * bit to the prediction where the contract fixes the order. Recipe error: against the exact product of the operands before
+ * quantization. In autocast mode the catalogue's own quantizers make the operands, and must make the reference's bits. */
+#include "harness/judge_internal.h"
+#include "reference/round.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIDES = 2 };
+
+typedef struct side {
+    const ng_data_spec *spec;
+    ng_quantization quantization;
+    ng_format_id source_format;
+    int64_t row0, rows; /* window of the operand's rows; all of K */
+    const ng_tensor *source;
+    const ng_quantized *quantized;
+    ng_key source_key, key;
+    ng_role codes, scales, tensor_scale;
+} side;
+
+typedef struct product {
+    ng_judge *judge;
+    const ng_case *one;
+    const ng_kernel *kernel;
+    ng_problem problem; /* as launched */
+    side sides[SIDES];
+    ng_tensor initial; /* fp32 [m][n], accumulate_into; else data NULL */
+    ng_key initial_key;
+    ng_session session, quantizers[SIDES];
+    bool has_quantizer[SIDES];
+    const ng_exact_product *exact, *recipe;
+    ng_tensor predicted;
+    double *bound, *expected, *running;
+} product;
+
+/* ---- operands -----------------------------------------------------------------------------------------------------*/
+/* Plain formats are rounded from data that has more bits than they have; everything else starts from bf16, as training does. */
+static ng_format_id source_format(const ng_quantization *q) {
+    bool wide = ng_is_plain(q) && (q->element == NG_FP64 || q->element == NG_FP32 || q->element == NG_TF32 || q->element == NG_FP16);
+    return wide ? NG_FP32 : NG_BF16;
+}
+
+static void choose_side(product *p, int s, const ng_quantization *q, ng_format_id in, const ng_data_spec *spec,
+                        int64_t row0, int64_t rows, int64_t all) {
+    side *d = &p->sides[s];
+    static const ng_role roles[SIDES][3] = {{NG_A, NG_A_SCALES, NG_A_TENSOR_SCALE}, {NG_B, NG_B_SCALES, NG_B_TENSOR_SCALE}};
+    d->spec = spec;
+    d->quantization = *q;
+    if (ng_is_plain(q)) {
+        d->quantization.element = in;
+        d->quantization.cast = (ng_cast){.rounding = NG_RN_EVEN, .saturate = ng_formats[in].specials != NG_IEEE};
+    }
+    d->source_format = source_format(&d->quantization);
+    d->row0 = rows ? row0 : 0;
+    d->rows = rows ? rows : all;
+    d->codes = roles[s][0];
+    d->scales = roles[s][1];
+    d->tensor_scale = roles[s][2];
+}
+
+static void add_quantization(ng_key *key, const ng_quantization *q) {
+    ng_key_add(key, " q%d %d %ux%u %d %d %d %d %d %d %d %d", (int)q->element, (int)q->scale, q->blocks.rows, q->blocks.columns,
+               (int)q->rule, q->tensor_scale, (int)q->four_over_six, (int)q->cast.rounding, (int)q->cast.stochastic,
+               q->cast.random_bits, q->cast.saturate, (int)q->cast.nan);
+}
+
+static bool needs_tensor_amax(const ng_quantization *q) {
+    return !ng_is_plain(q) && (q->tensor_scale || (!q->blocks.rows && !q->blocks.columns));
+}
+
+static void release_quantized(void *value) {
+    ng_quantized_free(value);
+    free(value);
+}
+
+/* A sampled window is quantized as the part of the whole tensor that it is; autocast kernels see the window alone. */
+static ng_status make_side(product *p, side *d, ng_error *error) {
+    ng_judge *judge = p->judge;
+    bool whole = d->rows == (d->spec->transposed ? d->spec->whole_columns : d->spec->whole_rows);
+    bool outside = needs_tensor_amax(&d->quantization) && !whole && p->one->mode != NG_AUTOCAST;
+    ng_quantize_inputs inputs = {0};
+    double amax;
+    ng_status status = ng_source(judge, d->spec, d->source_format, d->row0, 0, d->rows, p->problem.k, &d->source, &d->source_key, error);
+    if (status) return status;
+    d->key = d->source_key;
+    add_quantization(&d->key, &d->quantization);
+    ng_key_add(&d->key, outside ? " whole" : "");
+    if ((d->quantized = ng_cache_find(&judge->cache, &d->key))) return NG_OK;
+    if (outside) {
+        status = ng_source_amax(judge, d->spec, d->source_format, &amax, error);
+        if (status) return status;
+        inputs.tensor_amax = &amax;
+    }
+    ng_quantized *made = calloc(1, sizeof *made);
+    if (!made) return ng_fail(error, NG_NO_MEMORY, "no memory for operands");
+    status = ng_quantize(&d->quantization, d->source, &inputs, judge->threads, made, error);
+    if (status) {
+        free(made);
+        return status;
+    }
+    d->quantized = made;
+    size_t bytes = (size_t)(made->operand.codes.rows * made->operand.codes.row_bytes + made->operand.scales.rows * made->operand.scales.row_bytes);
+    return ng_cache_put(&judge->cache, &d->key, made, release_quantized, bytes, error);
+}
+
+static ng_status make_initial(product *p, ng_error *error) {
+    if (!p->kernel->contract.accumulate_into) return NG_OK;
+    const ng_data_spec *a = p->sides[0].spec;
+    ng_data_spec spec = {.distribution = a->distribution == NG_INTEGERS ? NG_INTEGERS : NG_NORMAL, .seed = a->seed, .stream = 3,
+                         .target = a->target, .whole_rows = p->one->problem.m, .whole_columns = p->one->problem.n};
+    const ng_tensor *made;
+    ng_status status = ng_source(p->judge, &spec, p->kernel->out, p->sides[0].row0, p->sides[1].row0, p->problem.m, p->problem.n,
+                                 &made, &p->initial_key, error);
+    if (!status) p->initial = *made;
+    return status;
+}
+
+static const ng_tensor *initial_of(const product *p) { return p->initial.data ? &p->initial : NULL; }
+
+/* ---- sessions -----------------------------------------------------------------------------------------------------*/
+static ng_status tensor_scale_input(ng_session *session, ng_role role, float value, ng_error *error) {
+    ng_tensor one = {&value, NG_FP32, NG_HOST, 1, 1, sizeof value};
+    return ng_session_input(session, role, &one, error);
+}
+
+static ng_status fill_session(product *p, ng_error *error) {
+    ng_status status = NG_OK;
+    for (int s = 0; s < SIDES && !status; s++) {
+        const side *d = &p->sides[s];
+        const ng_operand *o = &d->quantized->operand;
+        status = ng_session_input(&p->session, d->codes, &o->codes, error);
+        if (!status && o->scales.data) status = ng_session_input(&p->session, d->scales, &o->scales, error);
+        if (!status && d->quantization.tensor_scale) status = tensor_scale_input(&p->session, d->tensor_scale, o->tensor_scale, error);
+    }
+    if (!status) status = ng_session_output(&p->session, NG_OUT, p->kernel->out, p->problem.m, p->problem.n, error);
+    p->session.initial = initial_of(p);
+    return status;
+}
+
+/* ---- autocast -----------------------------------------------------------------------------------------------------*/
+static bool same_cast(const ng_cast *a, const ng_cast *b) {
+    return a->rounding == b->rounding && a->saturate == b->saturate && a->nan == b->nan &&
+           (a->rounding != NG_R_STOCHASTIC || (a->stochastic == b->stochastic && a->random_bits == b->random_bits));
+}
+
+static bool same_quantization(const ng_quantization *a, const ng_quantization *b) {
+    return a->element == b->element && a->scale == b->scale && a->blocks.rows == b->blocks.rows &&
+           a->blocks.columns == b->blocks.columns && a->rule == b->rule && a->tensor_scale == b->tensor_scale &&
+           a->four_over_six == b->four_over_six && same_cast(&a->cast, &b->cast);
+}
+
+static const ng_kernel *find_quantizer(const product *p, const side *d) {
+    const ng_catalogue *c = &p->judge->catalogue;
+    for (size_t i = 0; i < c->count; i++) {
+        const ng_kernel *k = c->kernels[i];
+        if (k->op == NG_OP_QUANTIZE && k->backend == p->kernel->backend && k->in == d->source_format &&
+            same_quantization(&k->contract.quantization, &d->quantization))
+            return k;
+    }
+    return NULL;
+}
+
+static void accuse_operand(const product *p, int s, ng_role role, const ng_tensor *want, ng_result *result) {
+    const ng_session *q = &p->quantizers[s];
+    ng_error_figures figures;
+    ng_power power;
+    if (ng_tensor_equal(&q->first[role], want) || ng_measure_codes(&q->first[role], want, false, p->judge->threads, &figures, &power)) return;
+    ng_accuse(result, NG_FAIL, "operand %c quantized by %s differs from the reference in %lld of %lld %s", 'a' + s, q->kernel->name,
+              (long long)(figures.beyond_bound + figures.nonfinite_mismatch), (long long)figures.checked, ng_role_names[role]);
+}
+
+static ng_status run_quantizer(product *p, int s, ng_result *result, ng_error *error) {
+    const side *d = &p->sides[s];
+    const ng_operand *o = &d->quantized->operand;
+    ng_session *q = &p->quantizers[s];
+    ng_problem problem = {.op = NG_OP_QUANTIZE, .m = d->rows, .n = p->problem.k, .seed = p->problem.seed};
+    bool launched;
+    if (ng_is_plain(&d->quantization)) return NG_OK;
+    const ng_kernel *kernel = find_quantizer(p, d);
+    if (!kernel) {
+        result->verdict = NG_SKIP;
+        snprintf(result->reason, sizeof result->reason, "no kernel of the catalogue quantizes operand %c as the contract says", 'a' + s);
+        return NG_OK;
+    }
+    p->has_quantizer[s] = true;
+    if (!ng_session_begin(q, p->judge, kernel, &problem, result)) return NG_OK;
+    float tensor_scale = o->tensor_scale;
+    ng_tensor one = {&tensor_scale, NG_FP32, NG_HOST, 1, 1, sizeof tensor_scale};
+    ng_status status = ng_session_input(q, NG_IN, d->source, error);
+    if (!status) status = ng_session_output(q, NG_OUT, o->codes.format, o->codes.rows, o->codes.columns, error);
+    if (!status) status = ng_session_output(q, NG_OUT_SCALES, o->scales.format, o->scales.rows, o->scales.columns, error);
+    if (!status && d->quantization.tensor_scale) status = ng_session_output(q, NG_OUT_TENSOR_SCALE, NG_FP32, 1, 1, error);
+    if (!status) status = ng_session_run(q, 0, false, result, &launched, error);
+    if (status || !launched) return status;
+    accuse_operand(p, s, NG_OUT, &o->codes, result);
+    accuse_operand(p, s, NG_OUT_SCALES, &o->scales, result);
+    if (d->quantization.tensor_scale) accuse_operand(p, s, NG_OUT_TENSOR_SCALE, &one, result);
+    return NG_OK;
+}
+
+/* ---- truth --------------------------------------------------------------------------------------------------------*/
+static void release_exact(void *value) {
+    ng_exact_product_free(value);
+    free(value);
+}
+
+static ng_status exact_product(product *p, const ng_operand *a, const ng_operand *b, const ng_key *a_key, const ng_key *b_key,
+                               const ng_exact_product **exact, ng_error *error) {
+    ng_judge *judge = p->judge;
+    ng_key key;
+    ng_key_set(&key, "exact %s | %s | %s", a_key->text, b_key->text, p->initial.data ? p->initial_key.text : "");
+    if ((*exact = ng_cache_find(&judge->cache, &key))) return NG_OK;
+    if (!judge->blas_known) {
+        if (ng_blas_self_test())
+            return ng_fail(error, NG_INTERNAL, "cblas_dgemm is not exact on integers here: the reference cannot be believed; try another BLAS");
+        judge->blas_known = true;
+    }
+    ng_exact_product *made = calloc(1, sizeof *made);
+    if (!made) return ng_fail(error, NG_NO_MEMORY, "no memory for the exact product");
+    ng_status status = ng_exact_gemm(a, b, initial_of(p), judge->threads, made);
+    if (status) {
+        free(made);
+        return ng_fail(error, status, "the exact product of %lld x %lld x %lld failed", (long long)p->problem.m,
+                       (long long)p->problem.n, (long long)p->problem.k);
+    }
+    *exact = made;
+    for (int64_t i = 0; i < made->m * made->n; i++)
+        made->high[i] += 0.0; /* sums start from +0: no -0 */
+    return ng_cache_put(&judge->cache, &key, made, release_exact, (size_t)(made->m * made->n) * 16, error);
+}
+
+/* The largest magnitude of the values, and the largest power of two that divides them all. */
+static void grid_of(const ng_operand *o, double *largest, double *grid) {
+    *largest = 0;
+    *grid = INFINITY;
+    for (int64_t i = 0; i < o->codes.rows; i++)
+        for (int64_t j = 0; j < o->codes.columns; j++) {
+            double x = fabs(ng_get_value(&o->codes, i, j));
+            int e;
+            if (x == 0) continue;
+            if (!isfinite(x)) {
+                *largest = INFINITY;
+                return;
+            }
+            if (x > *largest) *largest = x;
+            double m = frexp(x, &e) * 0x1p53;
+            double lowest = ldexp(1, e - 53 + __builtin_ctzll((unsigned long long)m));
+            if (lowest < *grid) *grid = lowest;
+        }
+}
+
+/* Whether no order can round: every product is a multiple of g = ga gb, and every partial sum at most K |a| |b| <= 2^bits g
+ * in magnitude, so it is a binary32 (for a tensor core: nothing reaches below the alignment, nor out of p bits). Then B = 0. */
+static bool sums_are_exact(const product *p) {
+    const ng_accumulation *sum = &p->kernel->contract.sum;
+    const ng_operand *a = &p->sides[0].quantized->operand, *b = &p->sides[1].quantized->operand;
+    double largest[SIDES], grid[SIDES];
+    if (sum->scales != NG_SCALES_NONE || a->scales.data || b->scales.data || p->initial.data) return false;
+    if (a->tensor_scale != 1 || b->tensor_scale != 1) return false;
+    int bits = sum->order == NG_SUM_MMA ? (sum->mma.fraction_bits < sum->mma.output_bits ? sum->mma.fraction_bits : sum->mma.output_bits) : 24;
+    grid_of(a, &largest[0], &grid[0]);
+    grid_of(b, &largest[1], &grid[1]);
+    double g = grid[0] * grid[1], most = (double)p->problem.k * largest[0] * largest[1];
+    return g >= 0x1p-126 && isfinite(g) && most <= ldexp(g, bits) && most < 0x1p126;
+}
+
+/* The expected bound assumes errors of either sign, independent in the mean (Azuma): not so for these. */
+static bool expected_applies(const product *p) {
+    ng_distribution d = p->sides[0].spec->distribution;
+    return p->kernel->contract.sum.order != NG_SUM_MMA && d != NG_TIES && d != NG_INTEGERS && d != NG_POSITIVE && d != NG_CONSTANT;
+}
+
+static ng_status make_bound(product *p, ng_error *error) {
+    size_t count = (size_t)(p->problem.m * p->problem.n);
+    const ng_contract *c = &p->kernel->contract;
+    const ng_operand *a = &p->sides[0].quantized->operand, *b = &p->sides[1].quantized->operand;
+    p->bound = malloc(sizeof(double) * (count + 1));
+    p->running = malloc(sizeof(double) * (count + 1));
+    p->expected = expected_applies(p) ? malloc(sizeof(double) * (count + 1)) : NULL;
+    if (!p->bound || !p->running || (expected_applies(p) && !p->expected)) return ng_fail(error, NG_NO_MEMORY, "no memory for bounds");
+    ng_status status = ng_gemm_bound(&c->sum, a, b, initial_of(p), p->exact, p->judge->threads, p->bound, p->expected);
+    if (status) return ng_fail(error, status, "no bound follows from the contract of %s", p->kernel->name);
+    if (sums_are_exact(p)) memset(p->bound, 0, sizeof(double) * count);
+    status = ng_tensor_create(p->kernel->out, p->problem.m, p->problem.n, &p->predicted, error);
+    if (status) return status;
+    status = ng_predict_gemm(&c->sum, &c->cast, a, b, initial_of(p), p->judge->threads, &p->predicted, p->running);
+    if (status == NG_UNSUPPORTED) {
+        ng_tensor_free(&p->predicted);
+        return NG_OK;
+    }
+    if (status) return ng_fail(error, status, "the prediction of %s failed", p->kernel->name);
+    for (size_t i = 0; i < count; i++) /* both hold for a kernel that keeps its contract */
+        if (p->running[i] < p->bound[i]) p->bound[i] = p->running[i];
+    return NG_OK;
+}
+
+static void describe_model(const ng_accumulation *sum, char *text, size_t bytes) {
+    static const char *const orders[] = {[NG_SUM_ANY] = "any order", [NG_SUM_CHAIN] = "fp32 chain", [NG_SUM_PAIRWISE] = "fp32 pairwise",
+                                         [NG_SUM_MMA] = "tensor core", [NG_SUM_FP64] = "fp64 chain"};
+    int used = snprintf(text, bytes, "%s", sum->order == NG_SUM_MMA && sum->mma.name ? sum->mma.name : orders[sum->order]);
+    if (sum->order == NG_SUM_MMA && sum->promote_every && (size_t)used < bytes)
+        used += snprintf(text + used, bytes - (size_t)used, ", promoted every %d", sum->promote_every * sum->mma.k);
+    if (sum->order == NG_SUM_PAIRWISE && (size_t)used < bytes)
+        used += snprintf(text + used, bytes - (size_t)used, ", leaves of %d", sum->leaf);
+    if (sum->split_k > 1 && (size_t)used < bytes) snprintf(text + used, bytes - (size_t)used, ", K split by %d", sum->split_k);
+}
+
+/* NaN bits are part of a tensor core's model; of a chain of host additions, they are not. */
+static void compare_prediction(product *p, ng_power *power, ng_result *result, ng_error_figures *figures) {
+    const ng_accumulation *sum = &p->kernel->contract.sum;
+    ng_prediction *prediction = &result->prediction;
+    if (!p->predicted.data) return;
+    if (ng_measure_codes(&p->session.first[NG_OUT], &p->predicted, sum->order != NG_SUM_MMA, p->judge->threads, figures, power)) return;
+    prediction->present = true;
+    prediction->elements = figures->checked;
+    prediction->differ = figures->beyond_bound + figures->nonfinite_mismatch;
+    prediction->first[0] = figures->worst[0] + p->sides[0].row0;
+    prediction->first[1] = figures->worst[1] + p->sides[1].row0;
+    describe_model(sum, prediction->model, sizeof prediction->model);
+    if (prediction->differ)
+        ng_accuse(result, NG_MOVED, "%lld of %lld elements differ from the bits that the contract fixes (%s), first or worst OUT[%lld][%lld]: %.9g, predicted %.9g",
+                  (long long)prediction->differ, (long long)prediction->elements, prediction->model, (long long)prediction->first[0],
+                  (long long)prediction->first[1], figures->worst_computed, figures->worst_exact);
+}
+
+static void place_figures(const product *p, const ng_exact_product *exact, ng_error_figures *figures) {
+    figures->elements = p->one->problem.m * p->one->problem.n;
+    figures->worst[0] += p->sides[0].row0;
+    figures->worst[1] += p->sides[1].row0;
+    memcpy(figures->by_tier, exact->elements_by_tier, sizeof figures->by_tier);
+}
+
+static ng_status measure(product *p, ng_result *result, ng_error *error) {
+    const ng_cast *cast = &p->kernel->contract.cast;
+    const ng_tensor *out = &p->session.first[NG_OUT];
+    ng_truth truth = {p->exact->high, p->exact->low, p->bound, p->expected};
+    ng_truth before = {p->recipe->high, p->recipe->low, NULL, NULL};
+    ng_power power, prediction_power = {0, 0};
+    ng_error_figures prediction_figures;
+    ng_status status = ng_measure(out, cast, &truth, p->judge->threads, &result->error, &power);
+    if (!status) status = ng_measure(out, cast, &before, p->judge->threads, &result->recipe_error, NULL);
+    if (status) return ng_fail(error, status, "no memory for error figures");
+    place_figures(p, p->exact, &result->error);
+    place_figures(p, p->recipe, &result->recipe_error);
+    ng_accuse_figures(result, "OUT", &result->error);
+    compare_prediction(p, &prediction_power, result, &prediction_figures);
+    if (!prediction_power.zero_rejected) ng_accuse_powerless(result, &result->error, &power);
+    double elements = (double)p->problem.k * (double)(p->sides[0].rows + p->sides[1].rows);
+    result->saturated = (p->sides[0].quantized->saturated + p->sides[1].quantized->saturated) / elements;
+    result->flushed = (p->sides[0].quantized->flushed + p->sides[1].quantized->flushed) / elements;
+    return NG_OK;
+}
+
+static ng_status make_truth(product *p, ng_error *error) {
+    side *a = &p->sides[0], *b = &p->sides[1];
+    ng_operand before[SIDES] = {{.codes = *a->source, .tensor_scale = 1}, {.codes = *b->source, .tensor_scale = 1}};
+    bool same = ng_is_plain(&a->quantization) && ng_is_plain(&b->quantization) && a->quantization.element == a->source_format &&
+                b->quantization.element == b->source_format;
+    ng_status status = exact_product(p, &a->quantized->operand, &b->quantized->operand, &a->key, &b->key, &p->exact, error);
+    if (same) p->recipe = p->exact;
+    else if (!status) status = exact_product(p, &before[0], &before[1], &a->source_key, &b->source_key, &p->recipe, error);
+    if (!status) status = make_bound(p, error);
+    return status;
+}
+
+static ng_status time_product(product *p, ng_result *result, ng_error *error) {
+    ng_session *const all[] = {&p->quantizers[0], &p->quantizers[1], &p->session};
+    static const char *const names[] = {"quantize a", "quantize b", "gemm"};
+    double flop = 2.0 * (double)p->problem.m * (double)p->problem.n * (double)p->problem.k;
+    ng_session *sessions[3];
+    const char *used[3];
+    int count = 0;
+    for (int s = 0; s < 3; s++)
+        if (s == SIDES || p->has_quantizer[s]) {
+            sessions[count] = all[s];
+            used[count++] = names[s];
+        }
+    return ng_session_time(sessions, count > 1 ? used : NULL, count, p->one->level, flop, result, error);
+}
+
+static void release(product *p) {
+    ng_session_end(&p->session);
+    for (int s = 0; s < SIDES; s++)
+        ng_session_end(&p->quantizers[s]);
+    ng_tensor_free(&p->predicted);
+    free(p->bound);
+    free(p->expected);
+    free(p->running);
+}
+
+static ng_status judge_product(product *p, ng_result *result, ng_error *error) {
+    bool launched;
+    ng_status status = NG_OK;
+    if (!ng_session_begin(&p->session, p->judge, p->kernel, &p->problem, result)) return NG_OK;
+    for (int s = 0; s < SIDES && !status; s++)
+        status = make_side(p, &p->sides[s], error);
+    if (!status) status = make_initial(p, error);
+    for (int s = 0; s < SIDES && !status && p->one->mode == NG_AUTOCAST && result->verdict != NG_SKIP; s++)
+        status = run_quantizer(p, s, result, error);
+    if (status || result->verdict == NG_SKIP) return status;
+    status = fill_session(p, error);
+    if (!status) status = ng_session_run(&p->session, p->one->repeats, false, result, &launched, error);
+    if (status || !launched) return status;
+    ng_session_digest(&p->session, result);
+    double start = ng_now_s();
+    status = make_truth(p, error);
+    if (!status) status = measure(p, result, error);
+    result->verify_s = ng_now_s() - start;
+    if (!status) status = time_product(p, result, error);
+    if (!status) status = ng_save_session(&p->session, p->one, result, error);
+    return status;
+}
+
+ng_status ng_judge_gemm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
+    product *p = calloc(1, sizeof *p);
+    if (!p) return ng_fail(error, NG_NO_MEMORY, "no memory for a product");
+    const ng_kernel *kernel = one->kernel;
+    p->judge = judge;
+    p->one = one;
+    p->kernel = kernel;
+    p->problem = one->problem;
+    choose_side(p, 0, &kernel->contract.a, kernel->in, &one->data, one->sample.row, one->sample.rows, one->problem.m);
+    choose_side(p, 1, &kernel->contract.b, kernel->in_b < NG_FORMATS ? kernel->in_b : kernel->in, &one->data_b, one->sample.column, one->sample.columns, one->problem.n);
+    p->problem.m = p->sides[0].rows;
+    p->problem.n = p->sides[1].rows;
+    ng_status status = judge_product(p, result, error);
+    release(p);
+    free(p);
+    return status;
+}

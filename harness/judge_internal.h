@@ -1,0 +1,139 @@
+/* What the judge's files share: the judge, its cache, a session (one kernel on one set of guarded tensors), quantized
+ * operands, and the drivers. Private to harness/judge*.c. */
+#ifndef NG_HARNESS_JUDGE_INTERNAL_H
+#define NG_HARNESS_JUDGE_INTERNAL_H
+
+#include "harness/buffers.h"
+#include "harness/judge.h"
+#include "harness/timing.h"
+#include "harness/verdict.h"
+#include "reference/gemm.h"
+
+/* ---- cache: what consecutive cases share (source data, quantized operands, exact products, maxima) ---------------- */
+enum { NG_KEY_BYTES = 512 };
+typedef struct ng_key {
+    char text[NG_KEY_BYTES]; /* everything that the value depends on */
+} ng_key;
+
+typedef struct ng_cache_entry {
+    ng_key key;
+    void *value;
+    void (*release)(void *value);
+    size_t bytes;
+    uint64_t used; /* the case that last asked for it: never dropped during that case */
+} ng_cache_entry;
+
+enum { NG_CACHE_ENTRIES = 128 };
+typedef struct ng_cache {
+    ng_cache_entry entries[NG_CACHE_ENTRIES];
+    int count;
+    size_t bytes, limit;
+    uint64_t now;
+} ng_cache;
+
+void *ng_cache_find(ng_cache *cache, const ng_key *key);
+/* Takes the value over, whatever comes back. */
+ng_status ng_cache_put(ng_cache *cache, const ng_key *key, void *value, void (*release)(void *), size_t bytes, ng_error *error);
+void ng_cache_clear(ng_cache *cache);
+void ng_key_set(ng_key *key, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void ng_key_add(ng_key *key, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+struct ng_judge {
+    ng_settings settings;
+    ng_catalogue catalogue;
+    ng_device cpu;
+    int threads;
+    ng_cache cache;
+    ng_ceilings ceilings;
+    bool ceilings_known, blas_known;
+};
+
+/* The random words that the judge hands to kernels, and its choices. */
+uint32_t ng_word(uint64_t seed, uint64_t index);
+
+/* ---- source data and operands --------------------------------------------------------------------------------------*/
+/* The window [row0, row0 + rows) x [column0, + columns) of the described tensor in `format`; owned by the cache. */
+ng_status ng_source(ng_judge *judge, const ng_data_spec *spec, ng_format_id format, int64_t row0, int64_t column0,
+                    int64_t rows, int64_t columns, const ng_tensor **source, ng_key *key, ng_error *error);
+/* The largest magnitude of the whole described tensor, cached. */
+ng_status ng_source_amax(ng_judge *judge, const ng_data_spec *spec, ng_format_id format, double *amax, ng_error *error);
+
+typedef struct ng_quantized {
+    ng_operand operand;        /* tensors owned */
+    double saturated, flushed; /* counts of elements */
+} ng_quantized;
+
+/* By the reference (integer tier). amax NULL: the tensor's own. inputs may be NULL. */
+ng_status ng_quantize(const ng_quantization *quantization, const ng_tensor *source, const ng_quantize_inputs *inputs,
+                      int threads, ng_quantized *quantized, ng_error *error);
+void ng_quantized_free(ng_quantized *quantized);
+/* A format without scales: each element rounded once, saturating. */
+bool ng_is_plain(const ng_quantization *quantization);
+/* The value that element (i, j) stands for; exact. */
+double ng_operand_value(const ng_operand *operand, int64_t i, int64_t j);
+/* Row i of the operand as binary64. */
+void ng_operand_row(const ng_operand *operand, int64_t i, double *values);
+/* Counts elements beyond the largest representable value, and non-zero ones that became zero. */
+void ng_count_losses(const ng_tensor *source, const ng_operand *operand, int threads, double *saturated, double *flushed);
+
+/* ---- sessions ------------------------------------------------------------------------------------------------------*/
+typedef struct ng_session {
+    ng_judge *judge;
+    const ng_kernel *kernel;
+    ng_problem problem;
+    ng_device device;
+    ng_guarded roles[NG_ROLES];
+    ng_tensor first[NG_ROLES]; /* outputs of the first launch */
+    uint32_t written;          /* bit per role: outputs */
+    const ng_tensor *initial;  /* what OUT holds before a launch; NULL: poison */
+    ng_guarded workspace;
+} ng_session;
+
+/* False: *result is a skip with the kernel's reason. */
+bool ng_session_begin(ng_session *session, ng_judge *judge, const ng_kernel *kernel, const ng_problem *problem,
+                      ng_result *result);
+ng_status ng_session_input(ng_session *session, ng_role role, const ng_tensor *value, ng_error *error);
+ng_status ng_session_output(ng_session *session, ng_role role, ng_format_id format, int64_t rows, int64_t columns,
+                            ng_error *error);
+void ng_session_end(ng_session *session);
+
+/* One launch. watched: outputs are poisoned before, and inputs compared after; guards are looked at in any case. False:
+ * it failed or broke a rule, and was accused (not of NG_UNSUPPORTED where quiet). */
+bool ng_session_launch(ng_session *session, int poison, bool quiet, bool watched, ng_result *result);
+
+/* Launches at least twice (once where that takes long and no repeats are asked for), under different poisons and numbers
+ * of threads. Accuses of writes outside, changed inputs, unwritten elements, bits that change, a launch that fails (then *launched is
+ * false, and there are no outputs). What the first launch wrote stays in session->first. quiet: NG_UNSUPPORTED from launch is
+ * no accusation. */
+ng_status ng_session_run(ng_session *session, uint32_t repeats, bool quiet, ng_result *result, bool *launched, ng_error *error);
+
+/* Times the sessions one after the other as one operation; names [count] of the parts, NULL for a single one. */
+ng_status ng_session_time(ng_session *const *sessions, const char *const *names, int count, ng_level level, double flop,
+                          ng_result *result, ng_error *error);
+
+/* The digest of the outputs, into the result. */
+void ng_session_digest(const ng_session *session, ng_result *result);
+
+extern const char *const ng_role_names[NG_ROLES];
+
+/* ---- drivers: one an operation -------------------------------------------------------------------------------------*/
+typedef ng_status (*ng_driver)(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+ng_status ng_judge_cast(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+ng_status ng_judge_every_input(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+/* All 2^32 fp32 inputs, against thresholds proved by the reference. */
+ng_status ng_judge_sweep(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+ng_status ng_judge_quantize(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+ng_status ng_judge_dequantize(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+ng_status ng_judge_gemm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+
+/* Whether bits drawn by the kernel itself look like the stated probabilities: per interval of probability, and between
+ * neighbouring elements. *randomness: the variance of the number of elements that round up. */
+ng_status ng_check_draws(const ng_tensor *source, const ng_tensor *out, const ng_cast *cast, ng_result *result,
+                         double *randomness, ng_error *error);
+
+/* Writes a tensor's codes as .npy into the settings' folder, where the case asks for it. */
+ng_status ng_save(const ng_judge *judge, const ng_case *one, const ng_result *result, const char *what,
+                  const ng_tensor *tensor, ng_error *error);
+ng_status ng_save_session(const ng_session *session, const ng_case *one, const ng_result *result, ng_error *error);
+
+#endif

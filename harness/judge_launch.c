@@ -1,0 +1,299 @@
+/* One kernel on one set of tensors: launched, watched, repeated, timed. */
+#include "harness/judge_internal.h"
+
+#include "harness/digest.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const ng_role_names[NG_ROLES] = {
+    [NG_IN] = "IN", [NG_IN_SCALES] = "IN_SCALES", [NG_IN_TENSOR_SCALE] = "IN_TENSOR_SCALE",
+    [NG_OUT] = "OUT", [NG_OUT_SCALES] = "OUT_SCALES", [NG_OUT_TENSOR_SCALE] = "OUT_TENSOR_SCALE",
+    [NG_OUT_T] = "OUT_T", [NG_OUT_T_SCALES] = "OUT_T_SCALES",
+    [NG_A] = "A", [NG_A_SCALES] = "A_SCALES", [NG_A_TENSOR_SCALE] = "A_TENSOR_SCALE",
+    [NG_B] = "B", [NG_B_SCALES] = "B_SCALES", [NG_B_TENSOR_SCALE] = "B_TENSOR_SCALE",
+    [NG_BIAS] = "BIAS", [NG_RANDOM_WORDS] = "RANDOM_WORDS", [NG_SCALE_GIVEN_IN] = "SCALE_GIVEN_IN",
+    [NG_PARAMETER] = "PARAMETER", [NG_PARAMETER_2] = "PARAMETER_2", [NG_GRADIENT] = "GRADIENT",
+    [NG_MOMENT_1] = "MOMENT_1", [NG_MOMENT_2] = "MOMENT_2", [NG_MEAN] = "MEAN", [NG_RSTD] = "RSTD",
+    [NG_OUT_2] = "OUT_2", [NG_OUT_3] = "OUT_3",
+};
+
+static void skip(ng_result *result, const char *why) {
+    result->verdict = NG_SKIP;
+    snprintf(result->reason, sizeof result->reason, "%s", why);
+}
+
+bool ng_session_begin(ng_session *session, ng_judge *judge, const ng_kernel *kernel, const ng_problem *problem,
+                      ng_result *result) {
+    memset(session, 0, sizeof *session);
+    session->judge = judge;
+    session->kernel = kernel;
+    session->problem = *problem;
+    session->device = judge->cpu;
+    if (kernel->backend != NG_BACKEND_CPU) {
+        skip(result, "no CUDA device");
+        return false;
+    }
+    const char *why = kernel->supports ? kernel->supports(kernel, problem, &session->device) : NULL;
+    if (why) skip(result, why);
+    return !why;
+}
+
+/* Ragged tensors also get a stride that is not their width, so that a kernel which takes one for the other shows. */
+static int64_t padding_of(ng_format_id format, int64_t rows, int64_t columns) {
+    return rows > 1 && ng_row_bytes(format, columns) % 16 && rows * columns <= 1 << 16 ? 16 : 0;
+}
+
+ng_status ng_session_input(ng_session *session, ng_role role, const ng_tensor *value, ng_error *error) {
+    return ng_guarded_copy(value, padding_of(value->format, value->rows, value->columns), &session->roles[role], error);
+}
+
+ng_status ng_session_output(ng_session *session, ng_role role, ng_format_id format, int64_t rows, int64_t columns,
+                            ng_error *error) {
+    session->written |= 1u << role;
+    ng_status status = ng_tensor_create(format, rows, columns, &session->first[role], error);
+    if (status) return status;
+    return ng_guarded_create(format, rows, columns, padding_of(format, rows, columns), &session->roles[role], error);
+}
+
+void ng_session_end(ng_session *session) {
+    for (int role = 0; role < NG_ROLES; role++) {
+        ng_guarded_free(&session->roles[role]);
+        ng_tensor_free(&session->first[role]);
+    }
+    ng_guarded_free(&session->workspace);
+}
+
+static bool writes(const ng_session *session, int role) { return session->written >> role & 1; }
+
+static ng_status make_workspace(ng_session *session, ng_error *error) {
+    const ng_kernel *kernel = session->kernel;
+    size_t bytes = kernel->workspace ? kernel->workspace(kernel, &session->problem, &session->device) : 0;
+    if (!bytes || session->workspace.base) return NG_OK;
+    if (bytes > (size_t)1 << 40) return ng_fail(error, NG_NO_MEMORY, "%s asks for %zu bytes of workspace", kernel->name, bytes);
+    ng_status status = ng_guarded_create(NG_E4M3, 1, (int64_t)bytes, 0, &session->workspace, error);
+    if (!status) ng_guarded_poison(&session->workspace, 0); /* zeros would hide a workspace that is read before it is written */
+    return status;
+}
+
+static void fill_launch(const ng_session *session, const ng_guarded *roles, ng_launch *launch) {
+    *launch = (ng_launch){.problem = &session->problem, .device = &session->device};
+    for (int role = 0; role < NG_ROLES; role++)
+        launch->tensors[role] = roles[role].tensor;
+    if (session->workspace.base) {
+        launch->workspace = session->workspace.tensor.data;
+        launch->workspace_bytes = session->workspace.bytes;
+    }
+}
+
+static void prepare_outputs(const ng_session *session, ng_guarded *roles, int poison) {
+    for (int role = 0; role < NG_ROLES; role++) {
+        if (!writes(session, role)) continue;
+        if (role == NG_OUT && session->initial) ng_tensor_copy(session->initial, &roles[role].tensor);
+        else ng_guarded_poison(&roles[role], poison);
+    }
+}
+
+static bool check_buffers(const ng_session *session, bool watched, ng_result *result) {
+    bool right = true;
+    for (int role = 0; role < NG_ROLES; role++) {
+        const ng_guarded *g = &session->roles[role];
+        if (!g->base) continue;
+        if (!ng_guarded_intact(g)) {
+            ng_accuse(result, NG_FAIL, "the kernel wrote outside %s", ng_role_names[role]);
+            right = false;
+        }
+        if (watched && !writes(session, role) && !ng_guarded_unchanged(g)) {
+            ng_accuse(result, NG_FAIL, "the kernel changed its input %s", ng_role_names[role]);
+            right = false;
+        }
+    }
+    if (session->workspace.base && !ng_guarded_intact(&session->workspace)) {
+        ng_accuse(result, NG_FAIL, "the kernel wrote outside its workspace of %zu bytes", session->workspace.bytes);
+        right = false;
+    }
+    return right;
+}
+
+bool ng_session_launch(ng_session *session, int poison, bool quiet, bool watched, ng_result *result) {
+    char message[256] = "";
+    ng_launch launch;
+    if (watched) prepare_outputs(session, session->roles, poison);
+    fill_launch(session, session->roles, &launch);
+    launch.message = message;
+    launch.message_bytes = sizeof message;
+    ng_status status = session->kernel->launch(session->kernel, &launch);
+    message[sizeof message - 1] = 0;
+    if (status && !(quiet && status == NG_UNSUPPORTED))
+        ng_accuse(result, NG_FAIL, "the launch failed: %s", *message ? message : "the kernel gives no reason");
+    return check_buffers(session, watched, result) && !status;
+}
+
+/* What changed between the first launch (poison 0) and another: an element that shows the poison of both was not written. */
+typedef struct changes {
+    int64_t unwritten, other, row, column;
+} changes;
+
+static changes compare(const ng_tensor *first, const ng_tensor *again, int poison) {
+    changes found = {0, 0, -1, -1};
+    uint64_t before = ng_poison_code(first->format, 0), after = ng_poison_code(first->format, poison);
+    if (ng_tensor_equal(first, again)) return found;
+    for (int64_t i = 0; i < first->rows; i++)
+        for (int64_t j = 0; j < first->columns; j++) {
+            uint64_t x = ng_get_code(first, i, j), y = ng_get_code(again, i, j);
+            if (x == y) continue;
+            if (!found.unwritten && !found.other) found.row = i, found.column = j;
+            if (x == before && y == after) found.unwritten++;
+            else found.other++;
+        }
+    return found;
+}
+
+static void compare_outputs(const ng_session *session, int poison, uint32_t launches, ng_result *result) {
+    for (int role = 0; role < NG_ROLES; role++) {
+        if (!writes(session, role) || result->nondeterministic) continue;
+        changes found = compare(&session->first[role], &session->roles[role].tensor, poison);
+        bool poisoned = !(role == NG_OUT && session->initial);
+        if (poisoned && found.unwritten)
+            ng_accuse(result, NG_FAIL, "%lld elements of %s were never written, the first at [%lld][%lld]",
+                      (long long)found.unwritten, ng_role_names[role], (long long)found.row, (long long)found.column);
+        if (!found.other && (poisoned || !found.unwritten)) continue;
+        result->nondeterministic = true;
+        if (session->kernel->contract.determinism != NG_NONDETERMINISTIC)
+            ng_accuse(result, NG_FAIL, "launch %u gave other bits than the first in %lld elements of %s, as at [%lld][%lld], where the contract promises the same",
+                      launches, (long long)(found.other + (poisoned ? 0 : found.unwritten)), ng_role_names[role],
+                      (long long)found.row, (long long)found.column);
+    }
+}
+
+static const double long_launch_s = 2, short_launch_s = 0.02;
+
+ng_status ng_session_run(ng_session *session, uint32_t repeats, bool quiet, ng_result *result, bool *launched,
+                         ng_error *error) {
+    *launched = false;
+    ng_status status = make_workspace(session, error);
+    if (status) return status;
+    double start = ng_now_s();
+    if (!ng_session_launch(session, 0, quiet, true, result)) return NG_OK;
+    double took = ng_now_s() - start;
+    *launched = true;
+    for (int role = 0; role < NG_ROLES; role++)
+        if (writes(session, role)) ng_tensor_copy(&session->roles[role].tensor, &session->first[role]);
+    uint32_t launches = repeats > 2 ? repeats : took > long_launch_s && repeats <= 1 ? 1 : 2;
+    int threads = session->device.threads;
+    for (uint32_t i = 1; i < launches; i++) {
+        ng_verdict before = result->verdict;
+        session->device.threads = i % 2 && took < short_launch_s ? 1 : threads; /* results never depend on it */
+        if (!ng_session_launch(session, i % 2, false, true, result)) break;
+        compare_outputs(session, i % 2, i + 1, result);
+        if (result->verdict != before) break;
+    }
+    session->device.threads = threads;
+    return NG_OK;
+}
+
+void ng_session_digest(const ng_session *session, ng_result *result) {
+    const ng_tensor *outputs[NG_ROLES];
+    size_t count = 0;
+    for (int role = 0; role < NG_ROLES; role++)
+        if (writes(session, role)) outputs[count++] = &session->first[role];
+    ng_digest_tensors(outputs, count, result->digest);
+}
+
+/* ---- speed --------------------------------------------------------------------------------------------------------*/
+/* Copies of the tensors, taken in turn, so that a kernel finds its operands colder than it left them. The set is limited:
+ * a small problem stays in the outer caches, as in training it does between the kernels that make and use it. */
+enum { COPIES = 8 };
+static const double rotation_bytes = 32 << 20;
+
+typedef struct rotation {
+    ng_session *const *sessions;
+    int count, copies;
+    ng_guarded (*roles)[NG_ROLES]; /* [count * COPIES] */
+} rotation;
+
+static double session_bytes(const ng_session *session) {
+    double bytes = 0;
+    for (int role = 0; role < NG_ROLES; role++) {
+        const ng_tensor *t = &session->roles[role].tensor;
+        if (t->data) bytes += (double)ng_row_bytes(t->format, t->columns) * (double)t->rows * (role == NG_OUT && session->initial ? 2 : 1);
+    }
+    return bytes;
+}
+
+static ng_status make_rotation(rotation *r, double bytes, ng_error *error) {
+    ng_status status = NG_OK;
+    r->copies = r->sessions[0]->judge->settings.warm_cache || bytes >= rotation_bytes ? 1 : (int)fmin(COPIES, rotation_bytes / (bytes + 1) + 1);
+    r->roles = calloc((size_t)(r->count * COPIES), sizeof *r->roles);
+    if (!r->roles) return ng_fail(error, NG_NO_MEMORY, "no memory for timing");
+    for (int s = 0; s < r->count; s++)
+        for (int c = 0; c < r->copies; c++)
+            for (int role = 0; role < NG_ROLES && !status; role++)
+                if (r->sessions[s]->roles[role].base)
+                    status = ng_guarded_copy(&r->sessions[s]->roles[role].tensor, 0, &r->roles[s * COPIES + c][role], error);
+    for (int s = 0; s < r->count && !status; s++)
+        for (int c = 0; c < r->copies; c++)
+            prepare_outputs(r->sessions[s], r->roles[s * COPIES + c], 0);
+    return status;
+}
+
+static void free_rotation(rotation *r) {
+    for (int i = 0; r->roles && i < r->count * COPIES; i++)
+        for (int role = 0; role < NG_ROLES; role++)
+            ng_guarded_free(&r->roles[i][role]);
+    free(r->roles);
+}
+
+static ng_status run_rotation(void *context, int iteration, double *part_s) {
+    rotation *r = context;
+    for (int s = 0; s < r->count; s++) {
+        ng_launch launch;
+        double start = ng_now_s();
+        fill_launch(r->sessions[s], r->roles[s * COPIES + iteration % r->copies], &launch);
+        ng_status status = r->sessions[s]->kernel->launch(r->sessions[s]->kernel, &launch);
+        if (status) return status;
+        part_s[s] = ng_now_s() - start;
+    }
+    return NG_OK;
+}
+
+/* Seconds of sampling a case, where the settings leave it open: levels have to stay within their own limits. */
+static const double level_limit_s[NG_LEVELS] = {[NG_SMOKE] = 0.02, [NG_CI] = 0.02, [NG_NIGHTLY] = 0.2};
+
+ng_status ng_session_time(ng_session *const *sessions, const char *const *names, int count, ng_level level, double flop,
+                          ng_result *result, ng_error *error) {
+    ng_judge *judge = sessions[0]->judge;
+    rotation r = {.sessions = sessions, .count = count};
+    ng_timing timing;
+    double bytes = 0;
+    if (!judge->settings.timing || count > NG_SPEED_PARTS) return NG_OK;
+    ng_status status = judge->ceilings_known ? NG_OK : ng_measure_ceilings(judge->threads, &judge->ceilings, error);
+    if (status) return status;
+    judge->ceilings_known = true;
+    for (int s = 0; s < count; s++)
+        bytes += session_bytes(sessions[s]);
+    double limit_s = judge->settings.time_limit_s > 0 ? judge->settings.time_limit_s : level_limit_s[level < NG_LEVELS ? level : NG_CI];
+    status = make_rotation(&r, bytes, error);
+    if (!status) status = ng_time(run_rotation, &r, names ? count : 0, limit_s, &timing, error);
+    free_rotation(&r);
+    if (status) return status == NG_NO_MEMORY ? status : ng_fail(error, NG_INTERNAL, "%s launched, but failed when timed", sessions[0]->kernel->name);
+    double least_s = fmax(flop / judge->ceilings.fma_flop_s, bytes / judge->ceilings.copy_bytes_s);
+    ng_speed *speed = &result->speed;
+    speed->present = true;
+    speed->median_s = timing.median_s;
+    speed->q1_s = timing.q1_s;
+    speed->q3_s = timing.q3_s;
+    speed->samples = timing.samples;
+    speed->flop = flop;
+    speed->bytes = bytes;
+    speed->rate = (flop > 0 ? flop : bytes) / timing.median_s;
+    speed->roofline = least_s / timing.median_s;
+    for (int p = 0; names && p < count; p++) {
+        snprintf(speed->parts[p].name, sizeof speed->parts[p].name, "%s", names[p]);
+        speed->parts[p].median_s = timing.part_s[p];
+    }
+    speed->part_count = names ? count : 0;
+    return NG_OK;
+}
