@@ -139,12 +139,11 @@ uint64_t ng_round_up_count(ng_format_id to, double x, const ng_cast *cast) {
 
 /* ---- the number line ----------------------------------------------------------------------------------------------*/
 void ng_neighbours(ng_format_id to, double x, uint64_t *below, uint64_t *above) {
-    const ng_cast inward = {.rounding = NG_R_ZERO, .saturate = true},
-                  outward = {.rounding = NG_R_AWAY, .saturate = true};
-    bool swap = x < 0 && ng_formats[to].is_signed;
+    const ng_cast inward = {.rounding = NG_R_ZERO, .saturate = true}, outward = {.rounding = NG_R_AWAY, .saturate = true};
+    if (x < 0 && !ng_formats[to].is_signed) x = 0; /* the least value is both */
     uint64_t in = ng_round(to, x, &inward, 0), out = ng_round(to, x, &outward, 0);
-    *below = swap ? out : in;
-    *above = swap ? in : out;
+    *below = x < 0 ? out : in;
+    *above = x < 0 ? in : out;
 }
 
 uint64_t ng_ulp_distance(ng_format_id format, uint64_t code_a, uint64_t code_b) {
