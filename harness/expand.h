@@ -7,17 +7,26 @@
 #include "harness/judge.h"
 #include "harness/model.h"
 
+typedef enum ng_row_use {
+    NG_ROW_TABLE,            /* cases of the row's own extents */
+    NG_ROW_MODEL,            /* kernels for --model and for operands from files */
+    NG_ROW_MODEL_ON_REQUEST, /* the same, but only where a --filter asks for them */
+    NG_ROW_TENSORS,          /* quantizers for --tensors; those whose input format is the tensor's (else fp32) run */
+} ng_row_use;
+
 /* A row of a case table: kernels x problems x data x modes. */
 typedef struct ng_case_row {
     const char *suite;              /* "formats", "gemm", "sweep" ... */
     ng_op op;
     const char *kernels;            /* glob on kernel names */
     const char *problem;            /* name of the problem set's entry, NULL: its extents */
-    int64_t m, n, k;
+    int64_t m, n, k;                /* a cast of extents 0: every code of the input format; id <suite>/<kernel> */
     const ng_distribution *data;    /* ends with NG_DISTRIBUTIONS */
     ng_mode mode;
     ng_level level;
     uint32_t repeats;
+    ng_row_use use;
+    unsigned phases;                /* products: bit per ng_phase; then m, n, k are tokens, out and in of a weight's fprop */
 } ng_case_row;
 
 typedef struct ng_case_list {
