@@ -25,6 +25,8 @@ typedef struct ng_model_product {
 
 /* Reads a config.json. Errors name the member that is missing, zero or absurd. */
 ng_status ng_model_load(const char *path, ng_model *model, ng_error *error);
+/* The same from memory; path names the model and is for messages. */
+ng_status ng_model_parse(const char *text, size_t size, const char *path, ng_model *model, ng_error *error);
 
 /* Writes at most `capacity` products and the number that there are. tensor_parallel divides what Megatron-LM divides;
  * extents that it does not divide, or that overflow, are errors. */
