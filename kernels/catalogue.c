@@ -4,6 +4,8 @@ static const ng_kernel_list *const lists[] = {
     &ng_cpu_casts,
     &ng_cpu_quantizers,
     &ng_cpu_dequantizers,
+    &ng_cpu_gemms,
+    &ng_cpu_mma_gemms,
 };
 
 size_t ng_builtin_kernels(const ng_kernel **kernels, size_t capacity) {

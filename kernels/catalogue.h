@@ -12,6 +12,8 @@ typedef struct ng_kernel_list {
 extern const ng_kernel_list ng_cpu_casts;        /* cpu/cast.c */
 extern const ng_kernel_list ng_cpu_quantizers;   /* cpu/quantize.c */
 extern const ng_kernel_list ng_cpu_dequantizers; /* cpu/dequantize.c */
+extern const ng_kernel_list ng_cpu_gemms;        /* cpu/gemm.c */
+extern const ng_kernel_list ng_cpu_mma_gemms; /* cpu/mma_kernels.c */
 
 /* Writes up to capacity descriptors' addresses and returns how many there are. */
 size_t ng_builtin_kernels(const ng_kernel **kernels, size_t capacity);
