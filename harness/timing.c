@@ -25,17 +25,15 @@ static double quantile(const double *sorted, int count, double q) {
     return sorted[i] + (place - i) * (sorted[i + 1] - sorted[i]);
 }
 
-enum { MAX_SAMPLES = 10 * NG_TIMING_SAMPLES };
-
 ng_status ng_time(ng_timed run, void *context, int parts, double limit_s, ng_timing *timing, ng_error *error) {
     double part_s[NG_TIMING_PARTS] = {0};
     memset(timing, 0, sizeof *timing);
-    double(*samples)[MAX_SAMPLES] = malloc(sizeof(double[MAX_SAMPLES]) * (size_t)(parts + 1));
+    double(*samples)[NG_TIMING_SAMPLES] = malloc(sizeof(double[NG_TIMING_SAMPLES]) * (size_t)(parts + 1));
     if (!samples) return ng_fail(error, NG_NO_MEMORY, "no memory for timing samples");
     ng_status status = run(context, 0, part_s); /* warm-up: page faults, caches, clock */
     double start = ng_now_s();
     int n = 0;
-    while (!status && n < MAX_SAMPLES) {
+    while (!status && n < NG_TIMING_SAMPLES) {
         double from = ng_now_s();
         if (n >= 3 && from - start > limit_s) break;
         status = run(context, n + 1, part_s);

@@ -17,8 +17,7 @@ typedef struct ng_timing {
 
 enum { NG_TIMING_PARTS = 8, NG_TIMING_SAMPLES = 30 };
 
-/* At least 3 samples; then up to NG_TIMING_SAMPLES while limit_s lasts, and beyond them while it lasts and they are few
- * to the eye (at most ten times as many). One untimed run comes first. */
+/* NG_TIMING_SAMPLES samples, or as many as limit_s allows, but at least 3. One untimed run comes first. */
 ng_status ng_time(ng_timed run, void *context, int parts, double limit_s, ng_timing *timing, ng_error *error);
 
 typedef struct ng_ceilings {

@@ -1,0 +1,120 @@
+/* A row is kernels x one problem x kinds of data. Each stands for something that can go wrong there and nowhere else:
+ * the comments say what. Rows are sorted by suite; ids come from their contents, so order is free. */
+#include "suites/cases.h"
+
+#define DATA(...) ((const ng_distribution[]){__VA_ARGS__, NG_DISTRIBUTIONS})
+#define PHASES (1u << NG_FPROP | 1u << NG_DGRAD | 1u << NG_WGRAD)
+#define FORWARD_DATA (1u << NG_FPROP | 1u << NG_DGRAD)
+#define ORDINARY DATA(NG_NORMAL)
+#define PRE NG_PREQUANTIZED
+
+const ng_case_row ng_case_rows[] = {
+    /* ---- casts ---------------------------------------------------------------------------------------------------*/
+    {"formats", NG_OP_CAST, "cast/*", "tails", 33, 65, 0, DATA(NG_NORMAL, NG_TIES), PRE, NG_SMOKE, 0},
+    {"formats", NG_OP_CAST, "cast/*", NULL, 64, 256, 0, DATA(NG_OUTLIERS, NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE), PRE, NG_CI, 0},
+    /* a million draws: a probability off by 1/256 is ten standard deviations */
+    {"formats", NG_OP_CAST, "cast/bf16->*/sr8-*", NULL, 1024, 1024, 0, ORDINARY, PRE, NG_CI, 0},
+    /* more rows than a grid's second dimension may have */
+    {"formats", NG_OP_CAST, "cast/bf16->*/rne-sat", "rows", 65600, 8, 0, ORDINARY, PRE, NG_CI, 0},
+    /* one wrong element in 16 million */
+    {"formats", NG_OP_CAST, "cast/bf16->e4m3/*/r*-sat", NULL, 4096, 4096, 0, ORDINARY, PRE, NG_CI, 0},
+    /* a bit that flips once in ten launches */
+    {"formats", NG_OP_CAST, "cast/*", NULL, 64, 64, 0, ORDINARY, PRE, NG_CI, 50},
+    {"formats", NG_OP_CAST, "cast/*", NULL, 1024, 4096, 0, DATA(NG_NORMAL, NG_UNIFORM, NG_LOGNORMAL, NG_STUDENT), PRE, NG_NIGHTLY, 0},
+    /* every input there is */
+    {"sweep16", NG_OP_CAST, "cast/bf16->*", NULL, 0, 0, 0, NULL, PRE, NG_CI, 0},
+    {"sweep16", NG_OP_CAST, "cast/fp16->*", NULL, 0, 0, 0, NULL, PRE, NG_CI, 0},
+    {"sweep", NG_OP_CAST, "cast/fp32->e4m3/*/rne-*", NULL, 0, 0, 0, NULL, PRE, NG_NIGHTLY, 0},
+    {"sweep", NG_OP_CAST, "cast/fp32->e5m2/*/rne-*", NULL, 0, 0, 0, NULL, PRE, NG_NIGHTLY, 0},
+    {"sweep", NG_OP_CAST, "cast/fp32->e3m2/*/rne-sat", NULL, 0, 0, 0, NULL, PRE, NG_NIGHTLY, 0},
+    {"sweep", NG_OP_CAST, "cast/fp32->e2m3/*/rne-sat", NULL, 0, 0, 0, NULL, PRE, NG_NIGHTLY, 0},
+    {"sweep", NG_OP_CAST, "cast/fp32->e2m1/*/rne-sat", NULL, 0, 0, 0, NULL, PRE, NG_NIGHTLY, 0},
+    {"sweep", NG_OP_CAST, "cast/fp32->ue4m3/*/rne-sat", NULL, 0, 0, 0, NULL, PRE, NG_NIGHTLY, 0},
+    {"sweep", NG_OP_CAST, "cast/fp32->e8m0/*/r?-sat", NULL, 0, 0, 0, NULL, PRE, NG_NIGHTLY, 0},
+
+    /* ---- quantization --------------------------------------------------------------------------------------------*/
+    {"quantize", NG_OP_QUANTIZE, "quantize/*", "tails", 33, 161, 0, ORDINARY, PRE, NG_SMOKE, 0},
+    {"quantize", NG_OP_QUANTIZE, "quantize/*", "tails", 129, 257, 0, DATA(NG_BLOCK_EDGES, NG_ZERO_BLOCKS), PRE, NG_CI, 0},
+    /* square, so that a transposed scale has a place to go; whole blocks, so that a neighbour's scale has one too */
+    {"quantize", NG_OP_QUANTIZE, "quantize/*", NULL, 256, 256, 0, DATA(NG_LOGNORMAL, NG_OUTLIERS), PRE, NG_CI, 0},
+    {"quantize", NG_OP_QUANTIZE, "quantize/*", NULL, 64, 256, 0, DATA(NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE, NG_POSITIVE), PRE, NG_CI, 0},
+    {"quantize", NG_OP_QUANTIZE, "quantize/*", "one", 1, 1, 0, ORDINARY, PRE, NG_CI, 0},
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", NULL, 64, 128, 0, ORDINARY, PRE, NG_CI, 30},
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->mx*/round-up", "rows", 65600, 32, 0, ORDINARY, PRE, NG_CI, 0},
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->nvfp4*/te", "rows", 65600, 32, 0, ORDINARY, PRE, NG_CI, 0},
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->e4m3*/max-over-amax", "rows", 65600, 32, 0, ORDINARY, PRE, NG_CI, 0},
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", NULL, 4096, 4096, 0, DATA(NG_NORMAL, NG_STUDENT), PRE, NG_NIGHTLY, 0},
+
+    {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", "tails", 33, 161, 0, ORDINARY, PRE, NG_SMOKE, 0},
+    /* nonfinite: every code of elements and scales */
+    {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", NULL, 256, 256, 0, DATA(NG_LOGNORMAL, NG_NONFINITE), PRE, NG_CI, 0},
+    {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", "tails", 129, 257, 0, DATA(NG_ZERO_BLOCKS, NG_SUBNORMAL), PRE, NG_CI, 0},
+    {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*->bf16/*", "rows", 65600, 32, 0, ORDINARY, PRE, NG_CI, 0},
+    {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", NULL, 64, 128, 0, ORDINARY, PRE, NG_CI, 30},
+    {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", NULL, 4096, 4096, 0, ORDINARY, PRE, NG_NIGHTLY, 0},
+
+    /* ---- products ------------------------------------------------------------------------------------------------*/
+    {"gemm", NG_OP_GEMM, "gemm/*", "tails", 33, 65, 97, ORDINARY, PRE, NG_SMOKE, 0},
+    /* K <= 128 and positive data: the bound is close to what truncation does */
+    {"gemm", NG_OP_GEMM, "gemm/*", NULL, 64, 64, 128, DATA(NG_POSITIVE), PRE, NG_SMOKE, 0},
+    {"gemm", NG_OP_GEMM, "gemm/*", "one", 1, 1, 1, ORDINARY, PRE, NG_CI, 0},
+    /* sums that no order can round; cancellation; wide ranges */
+    {"gemm", NG_OP_GEMM, "gemm/*", "tails", 33, 65, 97, DATA(NG_INTEGERS, NG_ILL_CONDITIONED, NG_OUTLIERS, NG_STUDENT, NG_NONFINITE), PRE, NG_CI, 0},
+    {"gemm", NG_OP_GEMM, "gemm/fp16/*", "tails", 33, 65, 97, DATA(NG_SUBNORMAL, NG_NEAR_OVERFLOW), PRE, NG_CI, 0},
+    {"gemm", NG_OP_GEMM, "gemm/e?m?*", "tails", 33, 65, 97, DATA(NG_ZERO_BLOCKS, NG_SUBNORMAL), PRE, NG_CI, 0},
+    {"gemm", NG_OP_GEMM, "gemm/mx*", "tails", 33, 65, 97, DATA(NG_ZERO_BLOCKS, NG_SUBNORMAL), PRE, NG_CI, 0},
+    {"gemm", NG_OP_GEMM, "gemm/nvfp4*", "tails", 33, 65, 97, DATA(NG_ZERO_BLOCKS, NG_SUBNORMAL), PRE, NG_CI, 0},
+    /* square: a transposed operand fits */
+    {"gemm", NG_OP_GEMM, "gemm/*", NULL, 96, 96, 96, ORDINARY, PRE, NG_CI, 0},
+    {"gemm", NG_OP_GEMM, "gemm/*", "tails", 129, 257, 1040, ORDINARY, PRE, NG_CI, 0},
+    /* long K: a missing promotion, a narrow accumulator, a split that overflows */
+    {"gemm", NG_OP_GEMM, "gemm/*", "long", 32, 48, 4096, DATA(NG_NORMAL, NG_POSITIVE), PRE, NG_CI, 0},
+    {"gemm", NG_OP_GEMM, "gemm/*", "long", 8, 16, 16384, DATA(NG_POSITIVE), PRE, NG_CI, 0},
+    {"gemm", NG_OP_GEMM, "gemm/*/bf16-out", "rows", 65600, 8, 32, ORDINARY, PRE, NG_CI, 0},
+    {"gemm", NG_OP_GEMM, "gemm/*", NULL, 32, 64, 64, ORDINARY, PRE, NG_CI, 50},
+    /* the gradient path */
+    {"gemm", NG_OP_GEMM, "gemm/*", "layer", 96, 160, 224, ORDINARY, PRE, NG_CI, 0, NG_ROW_TABLE, PHASES},
+    {"gemm", NG_OP_GEMM, "gemm/*/bf16-out", NULL, 96, 160, 288, ORDINARY, NG_AUTOCAST, NG_SMOKE, 0},
+    {"gemm", NG_OP_GEMM, "gemm/*", "llama3-8b.mlp_down", 512, 4096, 14336, ORDINARY, PRE, NG_NIGHTLY, 0, NG_ROW_TABLE, PHASES},
+    {"gemm", NG_OP_GEMM, "gemm/*", NULL, 512, 512, 1024, DATA(NG_NORMAL, NG_UNIFORM, NG_LOGNORMAL, NG_STUDENT), PRE, NG_NIGHTLY, 0},
+    {"gemm", NG_OP_GEMM, "gemm/*", NULL, 96, 160, 288, DATA(NG_OUTLIERS), NG_AUTOCAST, NG_NIGHTLY, 0},
+
+    /* ---- --model, and --x --w --dy: the recipes that training chooses from ---------------------------------------*/
+    {"model", NG_OP_GEMM, "gemm/bf16/cpu/fp32-chain/bf16-out", .use = NG_ROW_MODEL, .phases = PHASES},
+    {"model", NG_OP_GEMM, "gemm/e4m3/cpu/fp32-chain/bf16-out", .use = NG_ROW_MODEL, .phases = PHASES},
+    {"model", NG_OP_GEMM, "gemm/e4m3-row/cpu/fp32-chain/bf16-out", .use = NG_ROW_MODEL, .phases = PHASES},
+    /* 1x128 by 128x128 where the weight is an operand, 1x128 by 1x128 for its gradient (DeepSeek-V3) */
+    {"model", NG_OP_GEMM, "gemm/e4m3-128/cpu/fp32-chain/bf16-out", .use = NG_ROW_MODEL, .phases = FORWARD_DATA},
+    {"model", NG_OP_GEMM, "gemm/e4m3-1x128/cpu/fp32-chain/bf16-out", .use = NG_ROW_MODEL, .phases = 1u << NG_WGRAD},
+    {"model", NG_OP_GEMM, "gemm/mxfp8/cpu/fp32-chain/bf16-out", .use = NG_ROW_MODEL, .phases = PHASES},
+    {"model", NG_OP_GEMM, "gemm/mxfp4/cpu/fp32-chain/bf16-out", .use = NG_ROW_MODEL, .phases = PHASES},
+    {"model", NG_OP_GEMM, "gemm/nvfp4/cpu/fp32-chain/bf16-out", .use = NG_ROW_MODEL, .phases = PHASES},
+    {"model", NG_OP_GEMM, "gemm/bf16/*", .use = NG_ROW_MODEL_ON_REQUEST, .phases = PHASES},
+    {"model", NG_OP_GEMM, "gemm/?p??/*", .use = NG_ROW_MODEL_ON_REQUEST, .phases = PHASES},
+    {"model", NG_OP_GEMM, "gemm/tf32/*", .use = NG_ROW_MODEL_ON_REQUEST, .phases = PHASES},
+    {"model", NG_OP_GEMM, "gemm/e4m3/*", .use = NG_ROW_MODEL_ON_REQUEST, .phases = PHASES},
+    {"model", NG_OP_GEMM, "gemm/e5m2/*", .use = NG_ROW_MODEL_ON_REQUEST, .phases = PHASES},
+    /* gradients in e5m2 */
+    {"model", NG_OP_GEMM, "gemm/e5m2-e4m3/*", .use = NG_ROW_MODEL_ON_REQUEST, .phases = 1u << NG_DGRAD | 1u << NG_WGRAD},
+    {"model", NG_OP_GEMM, "gemm/fp8-hybrid/*", .use = NG_ROW_MODEL_ON_REQUEST, .phases = 1u << NG_DGRAD | 1u << NG_WGRAD},
+    {"model", NG_OP_GEMM, "gemm/e4m3-row/*", .use = NG_ROW_MODEL_ON_REQUEST, .phases = PHASES},
+    {"model", NG_OP_GEMM, "gemm/e4m3-128/*", .use = NG_ROW_MODEL_ON_REQUEST, .phases = FORWARD_DATA},
+    {"model", NG_OP_GEMM, "gemm/e4m3-1x128/*", .use = NG_ROW_MODEL_ON_REQUEST, .phases = 1u << NG_WGRAD},
+    {"model", NG_OP_GEMM, "gemm/mxfp*", .use = NG_ROW_MODEL_ON_REQUEST, .phases = PHASES},
+    {"model", NG_OP_GEMM, "gemm/nvfp4*", .use = NG_ROW_MODEL_ON_REQUEST, .phases = PHASES},
+
+    /* ---- --tensors -----------------------------------------------------------------------------------------------*/
+    {"tensors", NG_OP_QUANTIZE, "quantize/*->e4m3/cpu/max-over-amax", .use = NG_ROW_TENSORS},
+    {"tensors", NG_OP_QUANTIZE, "quantize/*->e4m3-row/cpu/max-over-amax", .use = NG_ROW_TENSORS},
+    {"tensors", NG_OP_QUANTIZE, "quantize/*->e4m3-1x128/cpu/max-over-amax", .use = NG_ROW_TENSORS},
+    {"tensors", NG_OP_QUANTIZE, "quantize/*->e4m3-128x128/cpu/max-over-amax", .use = NG_ROW_TENSORS},
+    {"tensors", NG_OP_QUANTIZE, "quantize/*->e5m2/cpu/max-over-amax", .use = NG_ROW_TENSORS},
+    {"tensors", NG_OP_QUANTIZE, "quantize/*->mxfp8/cpu/round-up", .use = NG_ROW_TENSORS},
+    {"tensors", NG_OP_QUANTIZE, "quantize/*->mxfp6-e3m2/cpu/round-up", .use = NG_ROW_TENSORS},
+    {"tensors", NG_OP_QUANTIZE, "quantize/*->mxfp6-e2m3/cpu/round-up", .use = NG_ROW_TENSORS},
+    {"tensors", NG_OP_QUANTIZE, "quantize/*->mxfp4/cpu/round-up", .use = NG_ROW_TENSORS},
+    {"tensors", NG_OP_QUANTIZE, "quantize/*->nvfp4/cpu/te", .use = NG_ROW_TENSORS},
+    {"tensors", NG_OP_QUANTIZE, "quantize/*->nvfp4-16x16/cpu/te", .use = NG_ROW_TENSORS},
+    {"tensors", NG_OP_QUANTIZE, "quantize/*->nvfp4-4over6-mse/cpu/te", .use = NG_ROW_TENSORS},
+};
+const size_t ng_case_row_count = sizeof ng_case_rows / sizeof *ng_case_rows;
