@@ -62,17 +62,19 @@ typedef enum ng_stochastic {
 } ng_stochastic;
 
 typedef enum ng_nan_rule {
-    NG_NAN_CANONICAL, /* the format's positive quiet NaN (0x7F, 0x7FFF, 0x7FFFFFFF); without one: NG_NAN_MAX */
-    NG_NAN_KEEP_SIGN, /* the same with the input's sign */
+    NG_NAN_CANONICAL, /* the format's positive quiet NaN, all ones below the sign (0x7F, 0x7FFF, 0x7FFFFFFF; tf32 0x7FFFE000);
+                         without one: NG_NAN_MAX */
+    NG_NAN_KEEP_SIGN, /* the same with the input's sign; a NaN that scaling made (0 * Inf, a NaN scale) counts as positive */
     NG_NAN_MAX,       /* the largest positive value (CUDA's rule for the finite-only formats) */
 } ng_nan_rule;
 
 /* How one number becomes a number of a narrower format: exactly one rounding, subnormals kept, -0 kept.
  * Overflow (a magnitude that rounds beyond the largest finite): saturate: the largest finite of that sign, infinities
- * included. Otherwise infinity, or NaN in a format without one; finite-only formats always saturate; rounding toward
+ * included. Otherwise infinity, or NaN in a format without one (its sign by the NaN rule); finite-only formats always saturate; rounding toward
  * zero (and up, for negative values) stops at the largest finite as IEEE 754 says, infinities stay infinite.
  * Into e8m0: the magnitude counts (CUDA), 0 and everything below 2^-127 become 2^-127 except that upward modes follow
- * their direction between representable values. Into ue4m3: negative values become 0. */
+ * their direction between representable values; ties to even go up, as one digit has no even neighbour (IEEE 754-2019
+ * 4.3.1). Into ue4m3: negative values, -0 and -infinity included, become 0; NaN stays NaN. */
 typedef struct ng_cast {
     ng_rounding rounding;
     ng_stochastic stochastic; /* only with NG_R_STOCHASTIC */
