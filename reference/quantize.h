@@ -25,7 +25,9 @@ typedef struct ng_quantize_inputs {
 } ng_quantize_inputs;
 
 /* Quantizes the host tensor `in` [rows][columns] into codes [rows][columns], scales [block rows][block columns] and, where
- * the quantization has one, *tensor_scale (decoding; 1 otherwise). tier: NG_TIER_MPFR or NG_TIER_INTEGER. */
+ * the quantization has one, *tensor_scale (decoding; 1 otherwise). tier: NG_TIER_MPFR or NG_TIER_INTEGER. NG_UNSUPPORTED: fp64
+ * input, or scaled elements that are wider than 16 bits. NG_BAD_ARGUMENT: shapes or formats that do not fit the quantization,
+ * a missing random tensor or given scale, a tensor_amax that is not a binary32. */
 ng_status ng_reference_quantize(const ng_quantization *quantization, const ng_tensor *in,
                                 const ng_quantize_inputs *inputs, ng_tier tier, ng_tensor *codes, ng_tensor *scales,
                                 float *tensor_scale);
@@ -34,7 +36,8 @@ ng_status ng_reference_quantize(const ng_quantization *quantization, const ng_te
 ng_status ng_reference_dequantize(const ng_operand *in, const ng_cast *cast, ng_tier tier, ng_tensor *out);
 
 /* The scale code and the encoding factor of one block from its amax (and, for nvfp4, the tensor's amax): for tables,
- * sweeps and tests. decode is the exact decoding scale of the block without the tensor scale. */
+ * sweeps and tests. decode is the exact decoding scale of the block without the tensor scale. Both maxima are binary32
+ * values; NG_SCALE_GIVEN is answered for a given scale of 1, 4over6 with the scale to 6. */
 uint64_t ng_reference_scale(const ng_quantization *quantization, double amax, double tensor_amax, ng_tier tier,
                             double *decode, double *tensor_scale);
 
