@@ -182,7 +182,9 @@ static ng_status open_journal(session *s, ng_error *error) {
 }
 
 /* ---- while it runs ------------------------------------------------------------------------------------------------*/
-static bool shows_lines(const session *s) { return !s->options.quiet && !s->options.model; }
+/* Products of a layer are read as a table, at the end; everything else line by line. */
+static bool is_layer(const ng_options *o) { return o->model || o->x || o->w || o->dy; }
+static bool shows_lines(const session *s) { return !s->options.quiet && !is_layer(&s->options); }
 
 static void on_started(void *context, size_t index) {
     session *s = context;
@@ -219,6 +221,7 @@ static void on_remark(void *context, const char *text) {
 static void begin_terminal(session *s) {
     bool standard_out_taken = s->json.stream == stdout || s->junit.stream == stdout || s->tap.stream == stdout;
     ng_terminal_open(standard_out_taken ? stderr : stdout, &s->terminal);
+    s->terminal.tensors = s->options.tensors != NULL;
     for (size_t i = 0; i < s->record.list->count; i++)
         s->done_count += s->done[i];
     s->terminal.first = s->done_count;
@@ -249,7 +252,7 @@ static ng_status show(session *s, ng_error *error) {
         return NG_OK;
     }
     ng_terminal_clear_progress(&s->terminal);
-    if (s->options.model) status = ng_model_table(&s->terminal, &s->record, error);
+    if (is_layer(&s->options)) status = ng_model_table(&s->terminal, &s->record, error);
     ng_terminal_summary(&s->terminal, &s->record, ng_monotonic_s() - s->terminal.started_s);
     return status;
 }

@@ -129,19 +129,45 @@ static void figure_rate(const ng_result *r, char *text) {
     snprintf(text, NG_FIGURE_BYTES, "%.16s%s", rate, *rate == '-' ? "" : r->speed.flop > 0 ? "F/s" : "B/s");
 }
 
+static void figure_sqnr(const ng_result *r, char *text) {
+    const ng_error_figures *e = r->recipe_error.present ? &r->recipe_error : &r->error;
+    if (!e->present || isnan(e->sqnr_db)) strcpy(text, "-");
+    else if (isinf(e->sqnr_db)) strcpy(text, "exact");
+    else snprintf(text, NG_FIGURE_BYTES, "%.1f", e->sqnr_db);
+}
+
+static void print_percent(double fraction, char *text) {
+    if (isnan(fraction)) strcpy(text, "-");
+    else snprintf(text, NG_FIGURE_BYTES, fraction == 0 || fraction >= 1e-4 ? "%.2f%%" : "%.0e%%", 100 * fraction);
+}
+
+static void figure_saturated(const ng_result *r, char *text) { print_percent(r->saturated, text); }
+static void figure_flushed(const ng_result *r, char *text) { print_percent(r->flushed, text); }
+
+enum { EVERY_CASE = 1, TENSORS = 2 };
+
 static const struct column {
     const char *title;
     int width;
-    bool narrow; /* shown on a narrow terminal too */
+    unsigned views; /* EVERY_CASE, TENSORS */
+    bool narrow;    /* shown on a narrow terminal too */
     void (*figure)(const ng_result *, char *);
 } columns[] = {
-    {"ratio", 6, true, figure_ratio},     {"max rel", 7, false, figure_relative}, {"differ", 6, true, figure_differ},
-    {"checked", 10, false, figure_tier},  {"time", 7, true, figure_time},         {"rate", 8, false, figure_rate},
+    {"ratio", 6, EVERY_CASE | TENSORS, true, figure_ratio},
+    {"max rel", 7, EVERY_CASE, false, figure_relative},
+    {"differ", 6, EVERY_CASE, true, figure_differ},
+    {"SQNR dB", 7, TENSORS, true, figure_sqnr},
+    {"saturated", 9, TENSORS, false, figure_saturated},
+    {"flushed", 8, TENSORS, true, figure_flushed},
+    {"checked", 10, EVERY_CASE | TENSORS, false, figure_tier},
+    {"time", 7, EVERY_CASE, true, figure_time},
+    {"rate", 8, EVERY_CASE, false, figure_rate},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns, STATUS_WIDTH = 7 };
 
 static bool shows(const ng_terminal *terminal, const struct column *column) {
-    return column->narrow || !terminal->columns || terminal->columns >= NARROW;
+    return (column->views & (terminal->tensors ? TENSORS : EVERY_CASE)) &&
+           (column->narrow || !terminal->columns || terminal->columns >= NARROW);
 }
 
 static int id_width(const ng_terminal *terminal) {

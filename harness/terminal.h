@@ -9,6 +9,7 @@ typedef struct ng_terminal {
     FILE *out;
     int columns;        /* 0: not a terminal, as wide as need be */
     bool colour;
+    bool tensors;       /* quantized tensors of files: what the recipe costs in place of error and bound */
     bool progress;      /* standard error is a terminal */
     bool progress_shown;
     double started_s;   /* monotonic */
