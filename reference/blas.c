@@ -6,6 +6,7 @@
 #include "reference/gemm.h"
 
 #include <cblas.h>
+#include <omp.h>
 #include <stdlib.h>
 
 void ng_blas_dgemm(int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c) {
@@ -14,6 +15,11 @@ void ng_blas_dgemm(int64_t m, int64_t n, int64_t k, const double *a, const doubl
 
 void ng_blas_sgemm(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c) {
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, 1.0f, a, (int)k, b, (int)k, 0.0f, c, (int)n);
+}
+
+int ng_useful_threads(int threads, int64_t m, int64_t n, int64_t k) {
+    if ((double)m * (double)n * (double)k < 0x1p18) return 1; /* less than a millisecond */
+    return threads > 0 ? threads : omp_get_max_threads();
 }
 
 int ng_blas_set_threads(int threads) {

@@ -13,6 +13,9 @@ typedef void ng_sgemm(int64_t m, int64_t n, int64_t k, const float *a, const flo
 ng_dgemm ng_blas_dgemm;
 ng_sgemm ng_blas_sgemm;
 
+/* How many threads serve m * n * k multiplications best: `threads` (0 or less: all that OpenMP would use), one if they are few. */
+int ng_useful_threads(int threads, int64_t m, int64_t n, int64_t k);
+
 /* Sets the number of threads of the two above for the process and returns what it was. */
 int ng_blas_set_threads(int threads);
 

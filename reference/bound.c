@@ -394,7 +394,8 @@ static bool may_overflow(const plan *p, const magnitudes *a, const magnitudes *b
     bool outside = p->blocks || p->sum->scales == NG_SCALES_AFTER;
     double elements = (double)p->k * a->largest_element[x->i] * b->largest_element[x->j];
     double chain = outside ? elements : x->h, largest = chain > x->h ? chain : x->h;
-    if (p->sum->order == NG_SUM_FP64 && !outside && t->value == 1 && x->initial == 0) return false;
+    if (p->sum->scales == NG_SCALES_DEQUANTIZED && fmax(a->largest[x->i], b->largest[x->j]) > BINARY32_LARGEST) return true;
+    if (p->sum->order == NG_SUM_FP64 && p->parts <= 1 && !outside && t->value == 1 && x->initial == 0) return false;
     if (outside) {
         double halfway = chain * (sa > sb ? sa : sb), product = sa * sb;
         largest = halfway > largest ? halfway : largest;
@@ -513,8 +514,8 @@ static bool valid(const ng_accumulation *sum, const ng_operand *a, const ng_oper
 ng_status ng_gemm_bound(const ng_accumulation *sum, const ng_operand *a, const ng_operand *b, const ng_tensor *initial,
                         const ng_exact_product *exact, int threads, double *bound, double *expected) {
     if (!bound || !valid(sum, a, b, initial, exact)) return NG_BAD_ARGUMENT;
-    if (threads <= 0) threads = omp_get_max_threads();
     int64_t m = exact->m, n = exact->n;
+    threads = ng_useful_threads(threads, m, n, a->codes.columns);
     plan p;
     ng_status status = make_plan(sum, a, b, &p);
     if (status != NG_OK) return status;

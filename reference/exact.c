@@ -617,8 +617,8 @@ ng_status ng_exact_gemm(const ng_operand *a, const ng_operand *b, const ng_tenso
                         ng_exact_product *product) {
     if (!product || !valid(a, b, initial)) return NG_BAD_ARGUMENT;
     if (is_double(a) || is_double(b)) return ng_exact_gemm_mpfr(a, b, initial, threads, product);
-    if (threads <= 0) threads = omp_get_max_threads();
     int64_t m = a->codes.rows, n = b->codes.rows;
+    threads = ng_useful_threads(threads, m, n, a->codes.columns);
     int blas_threads = ng_blas_set_threads(threads);
     ng_status status = NG_NO_MEMORY;
     side left = {0}, right = {0};

@@ -6,6 +6,7 @@
 #include "suites/test.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -367,6 +368,291 @@ static void self_test_notices_faults(void) {
     cr_expect(ng_blas_self_test_of(ng_blas_dgemm, last_k_forgotten) == NG_INTERNAL);
 }
 
+/* ---- bounds -------------------------------------------------------------------------------------------------------------
+ * One element summed as a contract says, in plain C: binary32 by the compiler, tensor-core steps by truncating scaled terms
+ * to 64-bit integers. */
+typedef struct terms {
+    int64_t k;
+    float a[4200], b[4200], sa[4200], sb[4200];
+    double power_a[4200], power_b[4200]; /* raw powers of two */
+    uint64_t state;                      /* NG_SUM_ANY: the order */
+} terms;
+
+static double power_of(double x, double least_normal) {
+    int e;
+    frexp(x, &e);
+    return x == 0 ? 0 : fmax(ldexp(1, e - 1), least_normal);
+}
+
+static void load_terms(const ng_accumulation *sum, const ng_operand *a, const ng_operand *b, int64_t i, int64_t j, terms *t) {
+    t->k = a->codes.columns;
+    for (int64_t k = 0; k < t->k; k++) {
+        int64_t ka = k / ng_block_extent(a->blocks.columns, t->k), kb = k / ng_block_extent(b->blocks.columns, t->k);
+        int64_t ia = i / ng_block_extent(a->blocks.rows, a->codes.rows), jb = j / ng_block_extent(b->blocks.rows, b->codes.rows);
+        t->a[k] = (float)ng_get_value(&a->codes, i, k);
+        t->b[k] = (float)ng_get_value(&b->codes, j, k);
+        t->sa[k] = a->scales.data ? (float)ng_get_value(&a->scales, ia, ka) : 1;
+        t->sb[k] = b->scales.data ? (float)ng_get_value(&b->scales, jb, kb) : 1;
+        if (sum->scales == NG_SCALES_DEQUANTIZED) {
+            t->a[k] *= t->sa[k];
+            t->b[k] *= t->sb[k];
+        }
+        bool inside = sum->scales == NG_SCALES_IN_MMA;
+        t->power_a[k] = power_of(t->a[k], ldexp(1, ng_formats[a->codes.format].emin)) * (inside ? (double)t->sa[k] : 1);
+        t->power_b[k] = power_of(t->b[k], ldexp(1, ng_formats[b->codes.format].emin)) * (inside ? (double)t->sb[k] : 1);
+    }
+}
+
+/* c + the products of one group. */
+static double fused_group(const ng_accumulation *sum, const terms *t, const int64_t *ks, int count, double c) {
+    const ng_mma *mma = &sum->mma;
+    double product[65], largest = c == 0 ? 0 : power_of(c, 0x1p-126);
+    for (int q = 0; q < count; q++) {
+        int64_t k = ks[q];
+        product[q] = (double)t->a[k] * (double)t->b[k];
+        if (mma->scales_inside) product[q] *= (double)t->sa[k] * (double)t->sb[k];
+        if (product[q] != 0) largest = fmax(largest, t->power_a[k] * t->power_b[k]);
+    }
+    if (largest == 0) return 0;
+    double unit = ldexp(fmax(largest, ldexp(1, mma->min_exponent)), -mma->fraction_bits);
+    int64_t total = (int64_t)(c / unit);
+    for (int q = 0; q < count; q++)
+        total += (int64_t)(product[q] / unit);
+    double d = (double)total * unit, step = ldexp(power_of(d, 0x1p-126), -mma->output_bits);
+    return d == 0 ? 0 : trunc(d / step) * step;
+}
+
+static double mma_step(const ng_accumulation *sum, const terms *t, int64_t from, int64_t to, double c) {
+    const ng_mma *mma = &sum->mma;
+    for (int g = 0; g < mma->k / mma->group; g++) {
+        int64_t ks[64];
+        int count = 0;
+        for (int q = 0; q < mma->k; q++) {
+            int of = mma->interleave ? q % 4 / 2 : q / mma->group;
+            if (of == g && from + q < to) ks[count++] = from + q;
+        }
+        c = fused_group(sum, t, ks, count, c);
+    }
+    return c;
+}
+
+static double mma_chain(const ng_accumulation *sum, const terms *t, int64_t from, int64_t to) {
+    float main = 0;
+    double chain = 0;
+    int steps = 0;
+    for (int64_t k = from; k < to; k += sum->mma.k) {
+        chain = mma_step(sum, t, k, to < k + sum->mma.k ? to : k + sum->mma.k, chain);
+        if (sum->promote_every && (++steps % sum->promote_every == 0 || k + sum->mma.k >= to)) {
+            main += (float)chain;
+            chain = 0;
+        }
+    }
+    return sum->promote_every ? (double)main : chain;
+}
+
+static float term(const ng_accumulation *sum, const terms *t, int64_t k, float s) {
+    return sum->fused ? fmaf(t->a[k], t->b[k], s) : s + t->a[k] * t->b[k];
+}
+
+static float pairwise(const ng_accumulation *sum, const terms *t, int64_t from, int64_t to) {
+    int64_t leaves = (to - from + sum->leaf - 1) / sum->leaf, half = 1;
+    float s = 0;
+    if (leaves <= 1) {
+        for (int64_t k = from; k < to; k++)
+            s = term(sum, t, k, s);
+        return s;
+    }
+    while (half * 2 < leaves)
+        half *= 2;
+    return pairwise(sum, t, from, from + half * sum->leaf) + pairwise(sum, t, from + half * sum->leaf, to);
+}
+
+/* Any order: two random partial sums are added until one is left. */
+static float any_order(terms *t, int64_t from, int64_t to) {
+    float part[4200];
+    int64_t count = 0;
+    for (int64_t k = from; k < to; k++)
+        part[count++] = t->a[k] * t->b[k];
+    while (count > 1) {
+        int64_t x = (int64_t)(next(&t->state) % (uint64_t)count), y = (int64_t)(next(&t->state) % (uint64_t)(count - 1));
+        float last = part[count - 1], moved = part[x];
+        part[x] = last, part[count - 1] = moved;
+        part[y] += part[count - 1];
+        count--;
+    }
+    return count ? part[0] : 0;
+}
+
+static double chain(const ng_accumulation *sum, terms *t, int64_t from, int64_t to) {
+    float s = 0;
+    double d = 0;
+    switch (sum->order) {
+    case NG_SUM_MMA: return mma_chain(sum, t, from, to);
+    case NG_SUM_PAIRWISE: return (double)pairwise(sum, t, from, to);
+    case NG_SUM_ANY: return (double)any_order(t, from, to);
+    case NG_SUM_FP64:
+        for (int64_t k = from; k < to; k++)
+            d += (double)t->a[k] * (double)t->b[k];
+        return d;
+    default:
+        for (int64_t k = from; k < to; k++)
+            s = term(sum, t, k, s);
+        return (double)s;
+    }
+}
+
+static double part_sum(const ng_accumulation *sum, terms *t, int64_t block, int64_t from, int64_t to) {
+    float main = 0;
+    if (sum->scales < NG_SCALES_BLOCK_SEQUENTIAL || sum->scales > NG_SCALES_BLOCK_FMA_SECOND) return chain(sum, t, from, to);
+    for (int64_t k = from, end; k < to; k = end) {
+        end = (k / block + 1) * block < to ? (k / block + 1) * block : to;
+        float c = (float)chain(sum, t, k, end), sa = t->sa[k], sb = t->sb[k];
+        if (sum->scales == NG_SCALES_BLOCK_SEQUENTIAL) main += c * sa * sb;
+        if (sum->scales == NG_SCALES_BLOCK_FMA_PRODUCT) main = fmaf(c, sa * sb, main);
+        if (sum->scales == NG_SCALES_BLOCK_FMA_SECOND) main = fmaf(c * sb, sa, main);
+    }
+    return (double)main;
+}
+
+/* fl(x + y) of doubles, rounded once. */
+static float fl_sum(double x, double y) {
+    double s = x + y, t = s - x, e = (x - (s - t)) + (y - t);
+    static const ng_cast to_nearest = {.rounding = NG_RN_EVEN};
+    return isfinite(s) ? (float)ng_decode(NG_FP32, ng_round_pair(NG_FP32, s, e, &to_nearest)) : (float)s;
+}
+
+static double simulate(const ng_accumulation *sum, const ng_operand *a, const ng_operand *b, const ng_tensor *initial,
+                       int64_t i, int64_t j, terms *t) {
+    load_terms(sum, a, b, i, j, t);
+    int64_t block = ng_block_extent(a->blocks.columns, t->k), part = t->k;
+    if (sum->split_k > 1) {
+        int64_t tiles = (t->k + sum->split_tile - 1) / sum->split_tile;
+        part = (tiles + sum->split_k - 1) / sum->split_k * sum->split_tile;
+    }
+    double result = part_sum(sum, t, block, 0, part);
+    for (int64_t from = part; from < t->k; from += part)
+        result = (double)fl_sum(result, part_sum(sum, t, block, from, from + part < t->k ? from + part : t->k));
+    if (sum->scales == NG_SCALES_AFTER) result = (double)((float)result * t->sa[0] * t->sb[0]);
+    float scale = a->tensor_scale * b->tensor_scale;
+    if (scale != 1) result = (double)((float)result * scale);
+    return initial ? (double)fl_sum(result, ng_get_value(initial, i, j)) : result;
+}
+
+typedef struct bound_row {
+    const char *name;
+    int form;
+    ng_accumulation sum;
+    int64_t k;
+    double sharp; /* the largest error / bound over all data is at least this */
+} bound_row;
+
+#define WGMMA_FP8 {"", 32, 32, 0, 13, 13, -133, 0, false, 0}
+#define ADA_FP8 {"", 32, 16, 0, 13, 13, -133, 0, false, 0}
+#define SYNC_FP8 {"", 32, 16, 2, 25, 23, -133, 0, false, 0}
+#define HOPPER_16 {"", 16, 16, 0, 25, 23, -133, 0, false, 0}
+#define AMPERE_16 {"", 16, 8, 0, 24, 23, -133, 0, false, 0}
+#define MXF8 {"", 32, 32, 0, 25, 23, -133, 0, true, 32}
+
+static const bound_row bound_rows[] = {
+    {"chain, exact products", 3, {.order = NG_SUM_CHAIN}, 300, 0.5},
+    {"chain, rounded products", 1, {.order = NG_SUM_CHAIN}, 300, 0.02},
+    {"chain, fused", 1, {.order = NG_SUM_CHAIN, .fused = true}, 300, 0.02},
+    {"pairwise", 3, {.order = NG_SUM_PAIRWISE, .leaf = 8}, 301, 0.1},
+    {"pairwise of fp32", 1, {.order = NG_SUM_PAIRWISE, .leaf = 1}, 77, 0.05},
+    {"any order", 3, {.order = NG_SUM_ANY}, 300, 0.02},
+    {"any order of fp32", 1, {.order = NG_SUM_ANY}, 33, 0.05},
+    {"fp64", 1, {.order = NG_SUM_FP64}, 300, 0.005},
+    {"fp64 split in 3", 1, {.order = NG_SUM_FP64, .split_k = 3, .split_tile = 16}, 300, 0.05},
+    {"chain split in 4", 3, {.order = NG_SUM_CHAIN, .split_k = 4, .split_tile = 16}, 300, 0.1},
+    {"two products", 3, {.order = NG_SUM_CHAIN}, 2, 0.4},
+    {"one product", 1, {.order = NG_SUM_CHAIN}, 1, 0.4},
+    {"fp8, Hopper", 5, {.order = NG_SUM_MMA, .mma = WGMMA_FP8}, 128, 0.03},
+    {"fp8, Hopper, one step", 5, {.order = NG_SUM_MMA, .mma = WGMMA_FP8}, 32, 0.1},
+    {"fp8, Hopper, promoted", 5, {.order = NG_SUM_MMA, .mma = WGMMA_FP8, .promote_every = 4}, 4096, 0.03},
+    {"fp8, Hopper, e5m2, ragged", 6, {.order = NG_SUM_MMA, .mma = WGMMA_FP8}, 101, 0.03},
+    {"fp8, Ada", 5, {.order = NG_SUM_MMA, .mma = ADA_FP8}, 128, 0.03},
+    {"fp8, Hopper mma.sync", 5, {.order = NG_SUM_MMA, .mma = SYNC_FP8}, 128, 0.01},
+    {"bf16, Hopper", 3, {.order = NG_SUM_MMA, .mma = HOPPER_16}, 128, 0.03},
+    {"fp16, Hopper, split in 3", 4, {.order = NG_SUM_MMA, .mma = HOPPER_16, .split_k = 3, .split_tile = 64}, 500, 0.02},
+    {"fp16, Ampere", 4, {.order = NG_SUM_MMA, .mma = AMPERE_16}, 64, 0.03},
+    {"mxfp8, Blackwell", 14, {.order = NG_SUM_MMA, .mma = MXF8, .scales = NG_SCALES_IN_MMA}, 256, 0.02},
+    {"scales after", 11, {.order = NG_SUM_CHAIN, .scales = NG_SCALES_AFTER}, 64, 0.02},
+    {"scales after, one tensor", 10, {.order = NG_SUM_MMA, .mma = WGMMA_FP8, .scales = NG_SCALES_AFTER}, 64, 0.05},
+    {"blocks, sequential", 12, {.order = NG_SUM_CHAIN, .scales = NG_SCALES_BLOCK_SEQUENTIAL}, 400, 0.02},
+    {"blocks, fma of the product", 12,
+     {.order = NG_SUM_MMA, .mma = WGMMA_FP8, .promote_every = 4, .scales = NG_SCALES_BLOCK_FMA_PRODUCT}, 400, 0.03},
+    {"blocks, fma of the second", 13,
+     {.order = NG_SUM_MMA, .mma = WGMMA_FP8, .promote_every = 4, .scales = NG_SCALES_BLOCK_FMA_SECOND}, 400, 0.03},
+    {"dequantized 1x128", 12, {.order = NG_SUM_CHAIN, .scales = NG_SCALES_DEQUANTIZED}, 300, 0.005},
+    {"dequantized nvfp4", 19, {.order = NG_SUM_CHAIN, .scales = NG_SCALES_DEQUANTIZED}, 300, 0.005},
+    {"dequantized mxfp4", 18, {.order = NG_SUM_PAIRWISE, .leaf = 16, .scales = NG_SCALES_DEQUANTIZED}, 300, 0.005},
+    {"a row and tensor", 21, {.order = NG_SUM_CHAIN, .scales = NG_SCALES_AFTER}, 3, 0.1},
+};
+
+/* The first term 1, then ties that are lost: every addition errs by its most, in one direction. */
+static void fill_lost_ties(ng_operand *x) {
+    for (int64_t i = 0; i < x->codes.rows; i++)
+        for (int64_t k = 0; k < x->codes.columns; k++)
+            ng_set_code(&x->codes, i, k, ng_round(x->codes.format, k ? 0x1p-12 : 1, &nearest, 0));
+}
+
+/* The largest error / bound; counts what exceeds its bound, and the elements with a bound that says something. */
+static double largest_ratio(const bound_row *row, const ng_operand *a, const ng_operand *b, const ng_tensor *initial,
+                            uint64_t seed, int64_t *violations, int64_t *bounded, double *expected_ratio) {
+    ng_exact_product exact;
+    double bound[16 * 16], expected[16 * 16], largest = 0;
+    terms *t = malloc(sizeof *t);
+    cr_assert(t);
+    t->state = seed;
+    cr_assert(ng_exact_gemm(a, b, initial, 2, &exact) == NG_OK);
+    cr_assert(ng_gemm_bound(&row->sum, a, b, initial, &exact, 2, bound, expected) == NG_OK, "%s", row->name);
+    for (int64_t e = 0; e < exact.m * exact.n; e++) {
+        if (!isfinite(exact.high[e]) || !isfinite(bound[e])) continue;
+        double computed = simulate(&row->sum, a, b, initial, e / exact.n, e % exact.n, t);
+        double error = fabs((computed - exact.high[e]) - exact.low[e]);
+        ++*bounded;
+        *violations += !(error <= bound[e]);
+        if (error > 0) largest = fmax(largest, error / bound[e]);
+        if (error > 0 && expected[e] > 0) *expected_ratio = fmax(*expected_ratio, error / expected[e]);
+    }
+    ng_exact_product_free(&exact);
+    free(t);
+    return largest;
+}
+
+static void bounds_hold_and_are_sharp(void) {
+    for (size_t r = 0; r < sizeof bound_rows / sizeof *bound_rows; r++) {
+        const bound_row *row = &bound_rows[r];
+        double largest = 0, expected_ratio = 0;
+        int64_t bounded = 0;
+        for (int kind = ANY_CODE; kind <= DATA_KINDS; kind++)
+            for (int accumulate = 0; accumulate < 2; accumulate++) {
+                int64_t violations = 0;
+                uint64_t seed = 100 * (uint64_t)r + (uint64_t)kind, state = seed;
+                data_kind data = kind == DATA_KINDS ? NORMAL : (data_kind)kind;
+                ng_operand a = new_operand(&forms[row->form], data, 11, row->k, false, &state);
+                ng_operand b = new_operand(&forms[row->form], data, 13, row->k, true, &state);
+                if (kind == DATA_KINDS) fill_lost_ties(&a), fill_lost_ties(&b);
+                ng_tensor initial = new_tensor(NG_FP32, 11, 13);
+                fill_codes(&initial, NORMAL, false, &state);
+                double ratio = largest_ratio(row, &a, &b, accumulate ? &initial : NULL, seed, &violations, &bounded,
+                                             kind == NORMAL && !accumulate ? &expected_ratio : &(double){0});
+                largest = fmax(largest, ratio);
+                cr_expect(violations == 0, "%s, %s, seed %llu: %lld elements beyond their bounds (ratio %g)", row->name,
+                          kind == DATA_KINDS ? "lost ties" : data_names[kind], (unsigned long long)seed,
+                          (long long)violations, ratio);
+                free_operand(&a);
+                free_operand(&b);
+                free(initial.data);
+            }
+        fprintf(stderr, "# %s: largest error / bound %.4f, error / expected %.4f, %lld elements\n", row->name, largest,
+                expected_ratio, (long long)bounded);
+        cr_expect(largest >= row->sharp, "%s: largest error / bound is only %g", row->name, largest);
+        cr_expect(expected_ratio < 1, "%s: error / expected %g", row->name, expected_ratio);
+        cr_expect(bounded > 700, "%s: only %lld elements have a bound", row->name, (long long)bounded);
+    }
+}
+
 const ng_test ng_tests[] = {
     {"exact", "every form on every data agrees with MPFR", every_form_on_every_data, 0},
     {"exact", "mixed forms agree with MPFR", mixed_forms, 0},
@@ -379,5 +665,6 @@ const ng_test ng_tests[] = {
     {"exact", "bad arguments", bad_arguments, 0},
     {"blas", "self-test passes", self_test_passes, 0},
     {"blas", "self-test notices faults", self_test_notices_faults, 0},
+    {"bounds", "hold in every order and are sharp", bounds_hold_and_are_sharp, 0},
 };
 const size_t ng_test_count = sizeof ng_tests / sizeof *ng_tests;
