@@ -183,6 +183,7 @@ AVX2_INLINE void narrow_group(const narrow_a *a, const narrow_b *b, int from, in
     __m256i e[2], offset[2], sum[2], kept[2], lost[2];
     for (int v = 0; v < 2; v++) {
         e[v] = _mm256_max_epi32(narrow_exponent(a, &b[v], from, to), exponent_of(c[v]));
+        e[v] = _mm256_max_epi32(e[v], _mm256_set1_epi32(-100)); /* all zero: power_of_two needs a normal number */
         __m256i low = _mm256_and_si256(_mm256_sub_epi32(_mm256_set1_epi32(15), e[v]), _mm256_set1_epi32(0xFF));
         offset[v] = _mm256_shuffle_epi8(low, _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12)));
         lost[v] = kept[v] = _mm256_setzero_si256();
