@@ -211,13 +211,16 @@ NG_CORE double ng_core_sign(const ng_core_target *t, double x, uint32_t bit) { r
 /* One element in 16 at the largest value: whatever the block or tensor, its scale is then 1 and the others stay what they are. */
 NG_CORE bool ng_core_anchors(const ng_core_target *t, int64_t column) { return t->narrow && !(column & 15); }
 
-/* Half of the elements exact midpoints, the others an ulp of bf16 or binary32 to either side. */
+/* Half of the elements exact midpoints; the others the next binary32 to either side, or the nearest that leaves room in fewer
+ * bits: an ulp of bf16 beside midpoints that bf16 holds, else a quarter of the target's. */
 NG_CORE double ng_core_tie(const ng_data_core *core, uint64_t index, int64_t column) {
     const ng_core_target *t = &core->target;
     uint32_t w0 = ng_core_word(core, 0, index), w1 = ng_core_word(core, 1, index), code = ng_core_below(w0, t->codes - 1);
     if (ng_core_anchors(t, column)) return ng_core_sign(t, t->largest, w1 >> 3);
     double x = ng_core_add_d(ng_core_magnitude(t, code), ng_core_magnitude(t, code + 1)) * 0.5;
-    if (w1 & 4) x = ng_core_nudge(x, (w1 & 1 ? -1 : 1) * (w1 & 2 ? (int64_t)1 << 29 : (int64_t)1 << 45));
+    int64_t coarse = (int64_t)1 << (t->mantissa_bits <= 5 ? 45 : 50 - t->mantissa_bits);
+    int64_t fine = t->mantissa_bits <= 21 ? (int64_t)1 << 29 : coarse;
+    if (w1 & 4) x = ng_core_nudge(x, (w1 & 1 ? -1 : 1) * (w1 & 2 ? fine : coarse));
     return ng_core_sign(t, x, w1 >> 3);
 }
 
