@@ -39,8 +39,8 @@ static ng_status extents(ng_format_id format, int64_t rows, int64_t columns, int
 
 ng_status ng_guarded_create(ng_format_id format, int64_t rows, int64_t columns, int64_t padding, ng_guarded *guarded,
                             ng_error *error) {
-    int64_t row_bytes;
-    size_t bytes;
+    int64_t row_bytes = 0;
+    size_t bytes = 0;
     memset(guarded, 0, sizeof *guarded);
     ng_status status = extents(format, rows, columns, padding, &row_bytes, &bytes, error);
     if (status) return status;
@@ -101,8 +101,8 @@ bool ng_guarded_intact(const ng_guarded *guarded) {
 }
 
 ng_status ng_tensor_create(ng_format_id format, int64_t rows, int64_t columns, ng_tensor *tensor, ng_error *error) {
-    int64_t row_bytes;
-    size_t bytes;
+    int64_t row_bytes = 0;
+    size_t bytes = 0;
     memset(tensor, 0, sizeof *tensor);
     ng_status status = extents(format, rows, columns, 0, &row_bytes, &bytes, error);
     if (status) return status;

@@ -26,7 +26,8 @@ ng_status ng_judge_create(const ng_settings *settings, const ng_catalogue *catal
     if (!made) return ng_fail(error, NG_NO_MEMORY, "no memory for the judge");
     made->settings = *settings;
     made->catalogue = *catalogue;
-    made->threads = settings->threads > 0 ? settings->threads : omp_get_max_threads();
+    made->most_threads = settings->threads > 0 ? settings->threads : omp_get_max_threads();
+    made->threads = made->most_threads;
     size_t memory = host_memory();
     made->cpu = (ng_device){.backend = NG_BACKEND_CPU, .threads = made->threads, .memory = memory};
     made->cache.limit = memory && memory / 4 < (size_t)1 << 30 ? memory / 4 : (size_t)1 << 30;
@@ -38,6 +39,13 @@ void ng_judge_free(ng_judge *judge) {
     if (!judge) return;
     ng_cache_clear(&judge->cache);
     free(judge);
+}
+
+/* Threads that wait for each other cost more than small problems do, all the more on a machine that is not idle. */
+static bool is_small(const ng_case *one) {
+    const ng_problem *p = &one->problem;
+    double m = (double)(one->sample.rows ? one->sample.rows : p->m), n = (double)(one->sample.columns ? one->sample.columns : p->n);
+    return !one->exhaustive && m * n <= 0x1p16 && m * n * (double)p->k <= 0x1p23;
 }
 
 ng_status ng_judge_case(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
@@ -53,6 +61,12 @@ ng_status ng_judge_case(ng_judge *judge, const ng_case *one, ng_result *result, 
         return NG_OK;
     }
     judge->cache.now++;
-    if (one->exhaustive) return ng_judge_every_input(judge, one, result, error);
-    return drivers[one->kernel->op](judge, one, result, error);
+    int before = omp_get_max_threads();
+    judge->threads = is_small(one) ? 1 : judge->most_threads;
+    judge->cpu.threads = judge->threads;
+    omp_set_num_threads(judge->threads);
+    ng_driver driver = one->exhaustive ? ng_judge_every_input : drivers[one->kernel->op];
+    ng_status status = driver(judge, one, result, error);
+    omp_set_num_threads(before);
+    return status;
 }

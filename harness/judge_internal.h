@@ -42,7 +42,7 @@ struct ng_judge {
     ng_settings settings;
     ng_catalogue catalogue;
     ng_device cpu;
-    int threads;
+    int most_threads, threads; /* allowed; of the case at hand */
     ng_cache cache;
     ng_ceilings ceilings;
     bool ceilings_known, blas_known;

@@ -182,10 +182,11 @@ ng_status ng_session_run(ng_session *session, uint32_t repeats, bool quiet, ng_r
     for (int role = 0; role < NG_ROLES; role++)
         if (writes(session, role)) ng_tensor_copy(&session->roles[role].tensor, &session->first[role]);
     uint32_t launches = repeats > 2 ? repeats : took > long_launch_s && repeats <= 1 ? 1 : 2;
-    int threads = session->device.threads;
+    /* Results never depend on the number of threads; where launches are many or long, another one is tried. */
+    int threads = session->device.threads, others = threads > 1 ? 1 : launches > 2 ? session->judge->most_threads : 1;
     for (uint32_t i = 1; i < launches; i++) {
         ng_verdict before = result->verdict;
-        session->device.threads = i % 2 && took < short_launch_s ? 1 : threads; /* results never depend on it */
+        session->device.threads = i % 4 == 1 && took < short_launch_s ? others : threads;
         if (!ng_session_launch(session, i % 2, false, true, result)) break;
         compare_outputs(session, i % 2, i + 1, result);
         if (result->verdict != before) break;
@@ -269,7 +270,7 @@ ng_status ng_session_time(ng_session *const *sessions, const char *const *names,
     ng_timing timing;
     double bytes = 0;
     if (!judge->settings.timing || count > NG_SPEED_PARTS) return NG_OK;
-    ng_status status = judge->ceilings_known ? NG_OK : ng_measure_ceilings(judge->threads, &judge->ceilings, error);
+    ng_status status = judge->ceilings_known ? NG_OK : ng_measure_ceilings(judge->most_threads, &judge->ceilings, error);
     if (status) return status;
     judge->ceilings_known = true;
     for (int s = 0; s < count; s++)
