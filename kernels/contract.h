@@ -70,8 +70,9 @@ typedef enum ng_nan_rule {
 
 /* How one number becomes a number of a narrower format: exactly one rounding, subnormals kept, -0 kept.
  * Overflow (a magnitude that rounds beyond the largest finite): saturate: the largest finite of that sign, infinities
- * included. Otherwise infinity, or NaN in a format without one (its sign by the NaN rule); finite-only formats always saturate; rounding toward
- * zero (and up, for negative values) stops at the largest finite as IEEE 754 says, infinities stay infinite.
+ * included. Otherwise infinity, or NaN in a format without one (its sign by the NaN rule); finite-only formats always
+ * saturate; rounding toward zero (and up, for negative values) stops at the largest finite as IEEE 754 says, infinities
+ * stay infinite.
  * Into e8m0: the magnitude counts (CUDA), 0 and everything below 2^-127 become 2^-127 except that upward modes follow
  * their direction between representable values; ties to even go up, as one digit has no even neighbour (IEEE 754-2019
  * 4.3.1). Into ue4m3: negative values, -0 and -infinity included, become 0; NaN stays NaN. */
