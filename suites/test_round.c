@@ -408,6 +408,10 @@ static void stochastic_edges(void) {
     cr_assert(ng_round_up_count(NG_E4M3, 0, &open) == 0 && ng_round_up_count(NG_E4M3, INFINITY, &open) == 0);
     cr_assert(ng_round_up_count(NG_E8M0, 0x1p-130, &open) == 256 && ng_round_up_count(NG_UE4M3, -1.1, &open) == 0);
     cr_assert(ng_round_up_count(NG_E2M1, 0x1p-1000, &open) == 0);
+    const ng_cast unbiased = {.rounding = NG_R_STOCHASTIC, .stochastic = NG_SR_UNBIASED, .random_bits = 12};
+    cr_assert(ng_round_up_count(NG_E4M3, 0x1p-22, &unbiased) == 0, "2^12 d is 1/2: to even");
+    cr_assert(ng_round_up_count(NG_E4M3, 0x1.0000000000001p-22, &unbiased) == 1,
+              "just above 1/2, 75 bits below the quantum");
 }
 
 /* Mean bias over the 2^D inputs of D bits between two codes, in ulp: floor -(2^-r - 2^-D)/2, half +2^-(D+1), unbiased
