@@ -6,21 +6,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Depends on the place, so that a kernel which copies or repeats a row into a guard does not reproduce it. */
+/* Depends on the place, so that a kernel which copies or repeats a row into a guard does not reproduce it. A function of
+ * words, as every tensor of every case has two guards; the bytes of a word are in memory order. */
+static uint32_t guard_word(size_t index) { return (uint32_t)index * 0x9E3779B1u ^ 0xA5C3965Au; }
+
 static unsigned char guard_byte(size_t offset) {
-    uint32_t x = (uint32_t)offset * 0x9E3779B1u;
-    return (unsigned char)((x >> 24) | 1u);
+    uint32_t word = guard_word(offset / 4);
+    return ((const unsigned char *)&word)[offset % 4];
 }
 
+/* Bytes of [from, end) before the first whole word, and where the whole words end. */
+static size_t first_word(size_t from, size_t end) { return (from + 3) / 4 * 4 < end ? (from + 3) / 4 * 4 : end; }
+static size_t last_word(size_t first, size_t end) { return first + (end - first) / 4 * 4; }
+
 static void fill_guard(unsigned char *base, size_t from, size_t bytes) {
-    for (size_t i = from; i < from + bytes; i++)
+    size_t end = from + bytes, first = first_word(from, end), last = last_word(first, end);
+    uint32_t *words = (uint32_t *)(void *)(base + first);
+    for (size_t i = from; i < first; i++)
+        base[i] = guard_byte(i);
+    for (size_t i = 0; i < (last - first) / 4; i++)
+        words[i] = guard_word(first / 4 + i);
+    for (size_t i = last; i < end; i++)
         base[i] = guard_byte(i);
 }
 
 static bool guard_intact(const unsigned char *base, size_t from, size_t bytes) {
-    unsigned char differ = 0;
-    for (size_t i = from; i < from + bytes; i++)
-        differ |= (unsigned char)(base[i] ^ guard_byte(i));
+    size_t end = from + bytes, first = first_word(from, end), last = last_word(first, end);
+    const uint32_t *words = (const uint32_t *)(const void *)(base + first);
+    uint32_t differ = 0;
+    for (size_t i = from; i < first; i++)
+        differ |= base[i] ^ guard_byte(i);
+    for (size_t i = 0; i < (last - first) / 4; i++)
+        differ |= words[i] ^ guard_word(first / 4 + i);
+    for (size_t i = last; i < end; i++)
+        differ |= base[i] ^ guard_byte(i);
     return !differ;
 }
 

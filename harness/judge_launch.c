@@ -78,21 +78,21 @@ static ng_status make_workspace(ng_session *session, ng_error *error) {
     return status;
 }
 
-static void fill_launch(const ng_session *session, const ng_guarded *roles, ng_launch *launch) {
+static void fill_launch(const ng_session *session, ng_launch *launch) {
     *launch = (ng_launch){.problem = &session->problem, .device = &session->device};
     for (int role = 0; role < NG_ROLES; role++)
-        launch->tensors[role] = roles[role].tensor;
+        launch->tensors[role] = session->roles[role].tensor;
     if (session->workspace.base) {
         launch->workspace = session->workspace.tensor.data;
         launch->workspace_bytes = session->workspace.bytes;
     }
 }
 
-static void prepare_outputs(const ng_session *session, ng_guarded *roles, int poison) {
+static void prepare_outputs(ng_session *session, int poison) {
     for (int role = 0; role < NG_ROLES; role++) {
         if (!writes(session, role)) continue;
-        if (role == NG_OUT && session->initial) ng_tensor_copy(session->initial, &roles[role].tensor);
-        else ng_guarded_poison(&roles[role], poison);
+        if (role == NG_OUT && session->initial) ng_tensor_copy(session->initial, &session->roles[role].tensor);
+        else ng_guarded_poison(&session->roles[role], poison);
     }
 }
 
@@ -120,8 +120,8 @@ static bool check_buffers(const ng_session *session, bool watched, ng_result *re
 bool ng_session_launch(ng_session *session, int poison, bool quiet, bool watched, ng_result *result) {
     char message[256] = "";
     ng_launch launch;
-    if (watched) prepare_outputs(session, session->roles, poison);
-    fill_launch(session, session->roles, &launch);
+    if (watched) prepare_outputs(session, poison);
+    fill_launch(session, &launch);
     launch.message = message;
     launch.message_bytes = sizeof message;
     ng_status status = session->kernel->launch(session->kernel, &launch);
@@ -212,7 +212,7 @@ static const double rotation_bytes = 32 << 20;
 typedef struct rotation {
     ng_session *const *sessions;
     int count, copies;
-    ng_guarded (*roles)[NG_ROLES]; /* [count * COPIES] */
+    ng_tensor (*roles)[NG_ROLES]; /* [count * COPIES]; without guards: what was watched before is not watched again */
 } rotation;
 
 static double session_bytes(const ng_session *session) {
@@ -231,19 +231,20 @@ static ng_status make_rotation(rotation *r, double bytes, ng_error *error) {
     if (!r->roles) return ng_fail(error, NG_NO_MEMORY, "no memory for timing");
     for (int s = 0; s < r->count; s++)
         for (int c = 0; c < r->copies; c++)
-            for (int role = 0; role < NG_ROLES && !status; role++)
-                if (r->sessions[s]->roles[role].base)
-                    status = ng_guarded_copy(&r->sessions[s]->roles[role].tensor, 0, &r->roles[s * COPIES + c][role], error);
-    for (int s = 0; s < r->count && !status; s++)
-        for (int c = 0; c < r->copies; c++)
-            prepare_outputs(r->sessions[s], r->roles[s * COPIES + c], 0);
+            for (int role = 0; role < NG_ROLES && !status; role++) {
+                const ng_tensor *from = &r->sessions[s]->roles[role].tensor;
+                ng_tensor *to = &r->roles[s * COPIES + c][role];
+                if (!from->data) continue;
+                status = ng_tensor_create(from->format, from->rows, from->columns, to, error);
+                if (!status) ng_tensor_copy(from, to);
+            }
     return status;
 }
 
 static void free_rotation(rotation *r) {
     for (int i = 0; r->roles && i < r->count * COPIES; i++)
         for (int role = 0; role < NG_ROLES; role++)
-            ng_guarded_free(&r->roles[i][role]);
+            ng_tensor_free(&r->roles[i][role]);
     free(r->roles);
 }
 
@@ -252,7 +253,8 @@ static ng_status run_rotation(void *context, int iteration, double *part_s) {
     for (int s = 0; s < r->count; s++) {
         ng_launch launch;
         double start = ng_now_s();
-        fill_launch(r->sessions[s], r->roles[s * COPIES + iteration % r->copies], &launch);
+        fill_launch(r->sessions[s], &launch);
+        memcpy(launch.tensors, r->roles[s * COPIES + iteration % r->copies], sizeof launch.tensors);
         ng_status status = r->sessions[s]->kernel->launch(r->sessions[s]->kernel, &launch);
         if (status) return status;
         part_s[s] = ng_now_s() - start;
