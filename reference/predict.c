@@ -326,6 +326,7 @@ typedef struct ng_packed {
     int64_t first, rows; /* of the operand */
     unsigned char *bytes;
     unsigned char *flags; /* [rows] */
+    ng_row_rounding *roundings; /* [rows] */
 } ng_packed;
 
 static ng_status pack_row(const ng_predictor *p, const ng_engine *engine, const ng_plan *plan, const ng_operand *operand,
@@ -336,6 +337,7 @@ static ng_status pack_row(const ng_predictor *p, const ng_engine *engine, const 
     out->flags[row] = engine->native_specials ? PLAIN_ROW
                                               : (unsigned char)((scratch->has_nan ? HAS_NAN : 0) |
                                                                 (scratch->has_infinity ? HAS_INFINITY : 0));
+    out->roundings[row] = scratch->rounding;
     size_t bytes = is_b ? engine->b_bytes : engine->a_bytes;
     unsigned char *base = out->bytes + (size_t)(is_b ? row / NG_LANES : row) * (size_t)plan->packed * bytes;
     for (size_t q = 0; q < plan->count; q++) {
@@ -413,13 +415,15 @@ static ng_status special_element(const ng_predictor *p, ng_tile *t, int64_t i, i
     return status;
 }
 
-static ng_status finish_row(const ng_predictor *p, ng_tile *t, const row_state *s, int64_t i, int64_t j0, int64_t columns,
-                            unsigned char a_flags, const unsigned char *b_flags, ng_tensor *out, double *bound)
+static ng_status finish_row(const ng_predictor *p, ng_tile *t, const row_state *s, const ng_packed *a, int64_t row,
+                            const ng_packed *b, int64_t column, int64_t columns, ng_tensor *out, double *bound)
 {
+    int64_t i = a->first + row, j0 = b->first + column;
     for (int64_t l = 0; l < columns; l++) {
-        unsigned flags = a_flags | b_flags[l];
-        ng_running result = ng_finish(p, (ng_running){s->total.value[l], s->total.bound[l]}, i, j0 + l);
-        if (flags) {
+        unsigned flags = a->flags[row] | b->flags[column + l];
+        ng_running result = {s->total.value[l], s->total.bound[l]};
+        if (!flags) result = ng_finish(p, result, a->roundings[row], b->roundings[column + l], i, j0 + l);
+        else {
             ng_status status = special_element(p, t, i, j0 + l, flags & HAS_NAN, &result);
             if (status != NG_OK) return status;
         }
@@ -444,8 +448,7 @@ static ng_status run_tile(const ng_predictor *p, const ng_engine *engine, const 
         }
     }
     for (int64_t r = 0; r < rows; r++) {
-        ng_status status = finish_row(p, t, &t->rows[r], a->first + i0 + r, j0, columns, a->flags[i0 + r],
-                                      b->flags + panel * NG_LANES, out, bound);
+        ng_status status = finish_row(p, t, &t->rows[r], a, i0 + r, b, panel * NG_LANES, columns, out, bound);
         if (status != NG_OK) return status;
     }
     return NG_OK;
@@ -482,13 +485,15 @@ static ng_status packed_create(const ng_plan *plan, size_t bytes, int64_t lanes_
     size_t size = (units * row + 63) / 64 * 64;
     out->bytes = aligned_alloc(64, size ? size : 64);
     out->flags = calloc((size_t)out->rows + NG_LANES, 1);
-    return out->bytes && out->flags ? NG_OK : NG_NO_MEMORY;
+    out->roundings = calloc((size_t)out->rows + NG_LANES, sizeof *out->roundings);
+    return out->bytes && out->flags && out->roundings ? NG_OK : NG_NO_MEMORY;
 }
 
 static void packed_free(ng_packed *x)
 {
     free(x->bytes);
     free(x->flags);
+    free(x->roundings);
 }
 
 static ng_status predict_fast(const ng_predictor *p, const ng_engine *engine, int threads, ng_tensor *out, double *bound)

@@ -20,6 +20,8 @@ typedef struct ng_factor {
 
 /* The factor of a code; *fraction_bits (may be NULL) is its format's. Not for fp32 and fp64. */
 ng_factor ng_factor_of(ng_format_id format, uint64_t code);
+/* The same for an operand of the step: interleaved fp8 is converted to fp16 first, where its subnormals are normal. */
+ng_factor ng_operand_factor(const ng_mma *mma, ng_format_id format, uint64_t code);
 int ng_factor_fraction(ng_format_id format);
 
 /* One term of a fused sum: significand * 2^(exponent - fraction). */
@@ -49,12 +51,19 @@ float ng_factor_step(const ng_mma *mma, int fraction, int scale_fraction, const 
 bool ng_mma_is_defined(const ng_mma *mma);
 
 /* ---- a product ----------------------------------------------------------------------------------------------------*/
+/* What dequantization to binary32 may have cost a row: nothing, or a rounding of each element. */
+typedef struct ng_row_rounding {
+    double norm; /* Euclidean norm of the rounded row */
+    bool inexact;
+} ng_row_rounding;
+
 /* K values of one row of an operand, ready to be multiplied. */
 typedef struct ng_operand_row {
     ng_factor *factors;       /* NG_SUM_MMA */
     ng_factor *scale_factors; /* scales inside: one per element */
     double *values;           /* other orders */
     bool has_nan, has_infinity;
+    ng_row_rounding rounding;
 } ng_operand_row;
 
 typedef struct ng_predictor {
@@ -165,7 +174,7 @@ ng_status ng_predictor_create(const ng_accumulation *sum, const ng_cast *cast, c
                               const ng_tensor *initial, const ng_tensor *out, ng_predictor *p);
 /* Scales, split-K, tensor scale, accumulation: shared by both paths. */
 ng_running ng_apply_scales(const ng_predictor *p, ng_running sum, int64_t i, int64_t j, int64_t k, ng_running main);
-ng_running ng_finish(const ng_predictor *p, ng_running sum, int64_t i, int64_t j);
+ng_running ng_finish(const ng_predictor *p, ng_running sum, ng_row_rounding a, ng_row_rounding b, int64_t i, int64_t j);
 /* The cast into `out`, and the bound (may be NULL) made outward. */
 void ng_store(const ng_predictor *p, ng_running result, int64_t i, int64_t j, ng_tensor *out, double *bound);
 

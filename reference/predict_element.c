@@ -56,12 +56,24 @@ double ng_scale_at(const ng_operand *operand, int64_t row, int64_t k)
     return ng_get_value(&operand->scales, scale_row(operand, row), scale_column(operand, k));
 }
 
+/* |a b - fl(a) fl(b)| <= (2u + u^2) |fl(a) fl(b)| for each product, plus 2^-150 for results below 2^-126; summed over K by
+ * Cauchy and Schwarz. The last factor covers the roundings of the norms and of this formula. */
+static double dequantization_bound(const ng_predictor *p, ng_row_rounding a, ng_row_rounding b)
+{
+    double u = 0x1p-24, ua = a.inexact ? u : 0, ub = b.inexact ? u : 0;
+    double tiny = a.inexact || b.inexact ? 0x1p-150 * sqrt((double)p->k) * (a.norm + b.norm) + (double)p->k * 0x1p-300 : 0;
+    return ((ua + ub + ua * ub) * a.norm * b.norm + tiny) * (1 + (double)(p->k + 16) * 0x1p-50);
+}
+
 /* Elements of a dequantized row: fl(element * scale), and for tensor cores a bf16 that holds it exactly. */
 static ng_status load_dequantized(const ng_predictor *p, const ng_operand *operand, int64_t row, ng_operand_row *out)
 {
     static const ng_cast nearest = {.rounding = NG_RN_EVEN};
+    double squares = 0;
     for (int64_t k = 0; k < p->k; k++) {
-        double value = (double)(float)(ng_get_value(&operand->codes, row, k) * ng_scale_at(operand, row, k));
+        double exact = ng_get_value(&operand->codes, row, k) * ng_scale_at(operand, row, k), value = (double)(float)exact;
+        out->rounding.inexact |= exact < value || exact > value;
+        squares += value * value;
         if (p->sum->order != NG_SUM_MMA) {
             out->values[k] = value;
             continue;
@@ -70,6 +82,7 @@ static ng_status load_dequantized(const ng_predictor *p, const ng_operand *opera
         if (!isnan(value) && ng_decode(NG_BF16, code) != value) return NG_UNSUPPORTED;
         out->factors[k] = ng_factor_of(NG_BF16, code);
     }
+    out->rounding.norm = sqrt(squares);
     return NG_OK;
 }
 
@@ -91,11 +104,12 @@ ng_status ng_operand_row_load(const ng_predictor *p, const ng_operand *operand, 
 {
     ng_status status = NG_OK;
     out->has_nan = out->has_infinity = false;
+    out->rounding = (ng_row_rounding){0, false};
     if (p->sum->scales == NG_SCALES_DEQUANTIZED) status = load_dequantized(p, operand, row, out);
     else if (p->sum->order != NG_SUM_MMA) ng_decode_row(&operand->codes, row, 0, p->k, out->values);
     else
         for (int64_t k = 0; k < p->k; k++)
-            out->factors[k] = ng_factor_of(operand->codes.format, ng_get_code(&operand->codes, row, k));
+            out->factors[k] = ng_operand_factor(&p->sum->mma, operand->codes.format, ng_get_code(&operand->codes, row, k));
     if (status != NG_OK || p->sum->order != NG_SUM_MMA) return status;
     if (p->sum->mma.scales_inside) load_scale_factors(p, operand, row, out);
     for (int64_t k = 0; k < p->k; k++) {
@@ -236,8 +250,9 @@ ng_running ng_apply_scales(const ng_predictor *p, ng_running sum, int64_t i, int
     return t;
 }
 
-ng_running ng_finish(const ng_predictor *p, ng_running sum, int64_t i, int64_t j)
+ng_running ng_finish(const ng_predictor *p, ng_running sum, ng_row_rounding a, ng_row_rounding b, int64_t i, int64_t j)
 {
+    if (a.inexact || b.inexact) sum.bound += dequantization_bound(p, a, b);
     if (p->sum->scales == NG_SCALES_AFTER) {
         if (has_scales(p->a)) sum = scaled(sum, ng_scale_at(p->a, i, 0));
         if (has_scales(p->b)) sum = scaled(sum, ng_scale_at(p->b, j, 0));
@@ -274,5 +289,5 @@ ng_running ng_predict_element(const ng_predictor *p, const ng_operand_row *a, co
         ng_running s = part_sum(p, a, b, i, j, from, to);
         sum = from ? plus(sum, s) : s;
     }
-    return ng_finish(p, sum, i, j);
+    return ng_finish(p, sum, a->rounding, b->rounding, i, j);
 }

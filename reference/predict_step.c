@@ -37,6 +37,16 @@ ng_factor ng_factor_of(ng_format_id format, uint64_t code)
     return factor;
 }
 
+ng_factor ng_operand_factor(const ng_mma *mma, ng_format_id format, uint64_t code)
+{
+    ng_factor f = ng_factor_of(format, code);
+    int32_t whole = 1 << ng_formats[format].mantissa_bits;
+    if (!mma->interleave || f.kind != NG_FINITE) return f;
+    while (f.significand && f.significand < whole && f.significand > -whole && f.exponent > ng_formats[NG_FP16].emin)
+        f.significand *= 2, f.exponent--;
+    return f;
+}
+
 static ng_term term_of_float(float c)
 {
     uint32_t bits;
@@ -213,8 +223,8 @@ ng_status ng_mma_step(const ng_mma *mma, ng_format_id a_format, const uint64_t *
     if (!ng_mma_is_defined(mma) || mma->scales_inside != (a_scales && b_scales)) return NG_UNSUPPORTED;
     ng_factor fa[NG_MAX_STEP], fb[NG_MAX_STEP], sa[NG_MAX_STEP], sb[NG_MAX_STEP];
     for (int k = 0; k < mma->k; k++) {
-        fa[k] = ng_factor_of(a_format, a[k]);
-        fb[k] = ng_factor_of(b_format, b[k]);
+        fa[k] = ng_operand_factor(mma, a_format, a[k]);
+        fb[k] = ng_operand_factor(mma, b_format, b[k]);
         if (!mma->scales_inside) continue;
         sa[k] = ng_factor_of(scale_format, a_scales[k / mma->scale_block]);
         sb[k] = ng_factor_of(scale_format, b_scales[k / mma->scale_block]);

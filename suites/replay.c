@@ -151,7 +151,7 @@ static ng_status replay(const char *path, const replay_options *options, int *ex
     if (differ) goto done;
     status = measure_power(&vectors, &mma, &power);
     if (!status && !power) {
-        printf("vacuous: no neighbouring model breaks a row\n");
+        printf("vacuous: no neighbouring way of adding breaks a row\n");
         *exit_status = NG_EXIT_REGRESSION;
     }
 done:
