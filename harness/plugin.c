@@ -16,12 +16,12 @@
 enum { LOAD_LIMIT_MS = 30000, MOST_KERNELS = 100000 };
 
 /* ---- what a library must look like --------------------------------------------------------------------------------*/
-/* operation/format/backend/variant...: words of lower-case letters, digits, '-', '_', '.', '+'. */
+/* operation/format/backend/variant...: words of lower-case letters, digits, '-', '_', '.', '+', '>'. */
 static bool is_kernel_name(const char *name) {
     size_t words = 0;
     if (!name || strlen(name) > 120) return false;
     for (;;) {
-        size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.+");
+        size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.+>");
         if (!length) return false;
         words++;
         name += length;
@@ -35,7 +35,7 @@ static ng_status check_kernel(const char *path, const ng_kernel *k, uint32_t pla
     if (!is_kernel_name(k->name))
         return ng_fail(error, NG_BAD_ARGUMENT,
                        "%s: kernel %u has the name '%.100s'; expected operation/format/backend/variant in lower-case "
-                       "letters, digits, '-', '_', '.', '+'",
+                       "letters, digits, '-', '_', '.', '+', '>'",
                        path, place, k->name ? k->name : "");
     if (!k->launch) return ng_fail(error, NG_BAD_ARGUMENT, "%s: %s has no launch function", path, k->name);
     if ((unsigned)k->op >= NG_OPS || (unsigned)k->backend >= NG_BACKENDS || (unsigned)k->in > NG_NO_FORMAT ||
