@@ -515,6 +515,35 @@ static void by_hand(void) {
     cr_expect(scale == 0x3F800000 && codes[0] == 0 && codes[1] == 0x80);
 }
 
+/* 0 * Inf is a positive NaN here, whatever the machine makes of it (x86-64 a negative one); an input's NaN keeps its
+ * sign. */
+static void signs_of_nan(void) {
+    const float x[] = {INFINITY, -INFINITY, -NAN, NAN}, zero = 0;
+    const uint64_t expected[] = {0x7F, 0x7F, signbit(x[2]) ? 0xFF : 0x7F, signbit(x[3]) ? 0xFF : 0x7F};
+    ng_quantization q = recipe(NG_SCALE_GIVEN, NG_E4M3, 0, 0);
+    q.cast.nan = NG_NAN_KEEP_SIGN;
+    ng_tensor in = new_tensor(NG_FP32, 1, 4), codes = new_tensor(NG_E4M3, 1, 4), scale = new_tensor(NG_FP32, 1, 1);
+    ng_tensor elements = new_tensor(NG_E5M2, 1, 1), none = new_tensor(NG_FP32, 1, 1), out = new_tensor(NG_FP32, 1, 1);
+    const ng_quantize_inputs inputs = {.given_scale = &zero};
+    memcpy(in.data, x, sizeof x);
+    ng_set_code(&elements, 0, 0, 0x7C); /* infinity, under the scale 0 */
+    const ng_operand operand = {.codes = elements, .scales = none, .tensor_scale = 1};
+    for (int tier = 0; tier < 2; tier++) {
+        ng_tier which = tier ? NG_TIER_MPFR : NG_TIER_INTEGER;
+        cr_assert(ng_reference_quantize(&q, &in, &inputs, which, &codes, &scale, NULL) == NG_OK);
+        for (int j = 0; j < 4; j++)
+            cr_expect(ng_get_code(&codes, 0, j) == expected[j], "tier %d, element %d", tier, j);
+        cr_assert(ng_reference_dequantize(&operand, &q.cast, which, &out) == NG_OK);
+        cr_expect(ng_get_code(&out, 0, 0) == 0x7FFFFFFF, "tier %d", tier);
+    }
+    free(in.data);
+    free(codes.data);
+    free(scale.data);
+    free(elements.data);
+    free(none.data);
+    free(out.data);
+}
+
 /* FlashInfer issues 2440 and 2441: blocks of 1e-35 to 1e-40 must not become NaN. */
 static void tiny_blocks(void) {
     for (int rule = NG_SCALE_MAX_OVER_AMAX; rule < NG_SCALE_RULES; rule++)
@@ -546,6 +575,12 @@ static void four_over_six(void) {
     q.four_over_six = NG_4OVER6_OFF;
     quantize_row(&q, (const float[]){12, 9, 0}, 3, codes, &scale);
     cr_expect(ng_decode(NG_UE4M3, scale) == 2 && codes[1] == 0x6);
+    double decode, tensor_scale; /* under a tensor scale 256 takes the place of 448, so that 1.5 times it still fits */
+    q.tensor_scale = true;
+    cr_expect(ng_reference_scale(&q, 6, 6, NG_TIER_INTEGER, &decode, &tensor_scale) == 0x7E);
+    q.four_over_six = NG_4OVER6_MAE;
+    cr_expect(ng_reference_scale(&q, 6, 6, NG_TIER_INTEGER, &decode, &tensor_scale) == 0x78 && tensor_scale == 0x1p-8);
+    cr_expect(ng_reference_scale(&q, 6, 6, NG_TIER_MPFR, &decode, &tensor_scale) == 0x78 && tensor_scale == 0x1p-8);
 }
 
 static void bad_arguments(void) {
@@ -752,5 +787,6 @@ const ng_test ng_tests[] = {
     {"disagreements", "scale rules of e4m3 part as often as published", rules_differ_e4m3, 0},
     {"disagreements", "scale rules of e2m1 part as often as published", rules_differ_e2m1, 0},
     {"disagreements", "amax times fl(1/6) is not amax / 6 in 2796202 of 2^23 cases", reciprocal_counts, 0},
+    {"quantize", "signs of NaN do not depend on the machine", signs_of_nan, 0},
 };
 const size_t ng_test_count = sizeof ng_tests / sizeof *ng_tests;

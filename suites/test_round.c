@@ -564,7 +564,8 @@ static void sweep_counts(void) {
 /* The checker finds each planted wrong code, at edges of runs and of the range, and nothing else. */
 static void sweep_finds_faults(void) {
     static const ng_format_id formats[] = {NG_E4M3, NG_E2M1, NG_E3M2, NG_BF16, NG_TF32};
-    static const uint32_t starts[] = {0x43E00000 - 3000, 0x3F800001, 0x7F800000 - 5000, 0xFFFFFFFF - 6000, 0};
+    static const uint32_t starts[] = {0x43E00000 - 3000, 0x3F800001, 0x7F800000 - 5000,
+                                      0xFFFFFFFF - 6000, 0,          0x3F400000 - 3001};
     enum { COUNT = 6001 };
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
         for (size_t s = 0; s < sizeof starts / sizeof *starts; s++) {
@@ -585,6 +586,9 @@ static void sweep_finds_faults(void) {
                           "%s: fault at %u not found", ng_formats[formats[f]].name, places[p]);
                 ng_set_code(&t, 0, places[p], right);
             }
+            for (uint32_t i = 100; i < 5000; i += 2450) /* the first of several */
+                ng_set_code(&t, 0, i, ng_get_code(&t, 0, i) ^ (formats[f] == NG_TF32 ? 0x2000 : 1));
+            cr_assert(ng_sweep_check(&sweep, starts[s], COUNT, data, &first) == 2 && first == starts[s] + 100);
             ng_sweep_free(&sweep);
             free(data);
         }
