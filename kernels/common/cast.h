@@ -142,7 +142,7 @@ NG_HD uint32_t ng_cast_code_stochastic(const ng_caster *c, ng_stochastic form, u
 }
 
 /* Into e8m0: the magnitude's exponent, rounded. Between two powers of two the significand's fraction decides; nearest ties
- * go to the even code. Nothing lies below code 0. */
+ * go up in either mode. Nothing lies below code 0. */
 NG_HD uint32_t ng_cast_e8m0(ng_rounding rounding, bool saturate, uint32_t bits) {
     uint32_t magnitude = bits & NG_ABS_MASK;
     uint32_t code = magnitude >> 23, fraction = magnitude & 0x7FFFFFu;
@@ -152,7 +152,7 @@ NG_HD uint32_t ng_cast_e8m0(ng_rounding rounding, bool saturate, uint32_t bits) 
         fraction = fraction > 0x400000u ? (fraction - 0x400000u) << 1 : 0u;
     bool up = false;
     switch (rounding) {
-    case NG_RN_EVEN: up = fraction > 0x400000u || (fraction == 0x400000u && (code & 1)); break;
+    case NG_RN_EVEN:
     case NG_RN_AWAY: up = fraction >= 0x400000u; break;
     case NG_R_UP:
     case NG_R_AWAY: up = fraction != 0; break;

@@ -87,7 +87,7 @@ static ng_status launch_cast(const ng_kernel *kernel, const ng_launch *launch) {
     const bool avx2 = ng_cpu_avx2(launch->device);
     cast_chunk *const chunk = rounding == NG_R_STOCHASTIC ? NULL : chunks[avx2][kernel->in][rounding];
     const int64_t across = (columns + CHUNK - 1) / CHUNK;
-#pragma omp parallel for num_threads(ng_cpu_threads(launch->device)) schedule(static)
+#pragma omp parallel for num_threads(ng_cpu_team(launch->device, rows * columns)) schedule(static)
     for (int64_t task = 0; task < rows * across; task++) {
         int64_t row = task / across, from = task % across * CHUNK, n = ng_cpu_min(CHUNK, columns - from);
         uint32_t codes[CHUNK];
@@ -113,6 +113,8 @@ static ng_status launch_cast(const ng_kernel *kernel, const ng_launch *launch) {
     MODE(i, I, o, O, "ra", NG_R_AWAY, sat, does, nan)
 #define BOTH(i, I, o, O) MODES(i, I, o, O, "sat", true, NG_NAN_CANONICAL), MODES(i, I, o, O, "nosat", false, NG_NAN_CANONICAL)
 #define SCALE_E8M0(i, I)                                                                             \
+    MODE(i, I, "e8m0", NG_E8M0, "rne", NG_RN_EVEN, "sat", true, NG_NAN_CANONICAL),                   \
+    MODE(i, I, "e8m0", NG_E8M0, "rne", NG_RN_EVEN, "nosat", false, NG_NAN_CANONICAL),                \
     MODE(i, I, "e8m0", NG_E8M0, "rz", NG_R_ZERO, "sat", true, NG_NAN_CANONICAL),                     \
     MODE(i, I, "e8m0", NG_E8M0, "rz", NG_R_ZERO, "nosat", false, NG_NAN_CANONICAL),                  \
     MODE(i, I, "e8m0", NG_E8M0, "ru", NG_R_UP, "sat", true, NG_NAN_CANONICAL),                       \

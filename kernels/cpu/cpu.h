@@ -38,6 +38,11 @@ NG_ALWAYS_INLINE bool ng_cpu_avx2(const ng_device *device) {
 
 NG_ALWAYS_INLINE int ng_cpu_threads(const ng_device *device) { return device && device->threads > 0 ? device->threads : 1; }
 
+/* Threads for that much work (elements, or multiply-adds / 64): one for little, which a team would only wait on. */
+NG_ALWAYS_INLINE int ng_cpu_team(const ng_device *device, int64_t work) {
+    return work < 16384 ? 1 : ng_cpu_threads(device);
+}
+
 /* Number of the calling thread in its team. */
 NG_ALWAYS_INLINE int ng_cpu_thread(void) {
 #ifdef _OPENMP

@@ -69,7 +69,7 @@ static ng_status launch_dequantize(const ng_kernel *kernel, const ng_launch *lau
     ng_cpu_decoder elements, scale_codes;
     ng_cpu_decoder_init(&elements, q->element);
     ng_cpu_decoder_init(&scale_codes, q->scale);
-#pragma omp parallel for num_threads(ng_cpu_threads(launch->device)) schedule(static)
+#pragma omp parallel for num_threads(ng_cpu_team(launch->device, rows * columns)) schedule(static)
     for (int64_t row = 0; row < rows; row++) {
         float values[CHUNK], block_scales[CHUNK];
         for (int64_t from = 0; from < columns; from += CHUNK) {

@@ -312,7 +312,7 @@ static void plan_tiles(const ng_contract *contract, int threads, product *g) {
 static ng_status launch_gemm(const ng_kernel *kernel, const ng_launch *launch) {
     const ng_contract *contract = &kernel->contract;
     const ng_problem *problem = launch->problem;
-    const int threads = ng_cpu_threads(launch->device);
+    const int threads = ng_cpu_team(launch->device, problem->m * problem->n / 64 * problem->k);
     ng_status status;
     product *g = calloc(1, sizeof *g);
     scratch *all = NULL;

@@ -272,7 +272,7 @@ static ng_status check_launch(const ng_kernel *kernel, const ng_launch *launch) 
 static ng_status launch_quantize(const ng_kernel *kernel, const ng_launch *launch) {
     const ng_quantization *q = &kernel->contract.quantization;
     const ng_tensor *in = &launch->tensors[NG_IN];
-    const int threads = ng_cpu_threads(launch->device);
+    const int threads = ng_cpu_team(launch->device, in->rows * in->columns);
     ng_status status = check_launch(kernel, launch);
     if (status) return status;
     tile *tiles = malloc((size_t)threads * sizeof *tiles);
