@@ -494,7 +494,7 @@ static ng_status sums_of_squares(const plan *p, const ng_operand *a, const ng_op
     return NG_OK;
 }
 
-/* In place: squares[m][n] become the expected bound. h: sum |t_k| without the tensor scale. */
+/* squares: of the partial sums, without the tensor scale. Roundings of the whole sum are added at their most. */
 static double expected_of(const plan *p, const tensor_scale *t, double lambda, double squares, bool accumulate,
                           const element *x) {
     double k = (double)p->k, error = lambda * U * (sqrt(squares) + p->term * x->h * sqrt(2 * k)) * t->value;
