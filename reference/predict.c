@@ -261,24 +261,37 @@ typedef struct row_state {
     int64_t leaves;
 } row_state;
 
-/* x = fl(x + y) of binary32 values. */
+/* x = fl(x + y) of binary32 values: rounding to binary64 on the way is innocuous. */
 static void add_values(lanes *x, const lanes *y)
 {
     for (int l = 0; l < NG_LANES; l++)
         x->value[l] = (double)(float)(x->value[l] + y->value[l]);
 }
 
-static void add_lanes(lanes *x, const lanes *y, bool narrow, bool bounds)
+static void add_with_bounds(lanes *x, const lanes *y)
 {
-    if (narrow && !bounds) {
-        add_values(x, y);
-        return;
+    for (int l = 0; l < NG_LANES; l++) {
+        double t = x->value[l] + y->value[l], residual = ng_sum_residual(x->value[l], y->value[l], t), f = (double)(float)t;
+        x->value[l] = f;
+        x->bound[l] += y->bound[l] + ng_rounding_bound((f == t) & (residual == 0), f);
     }
+}
+
+/* The same of binary64 values (an FP64 chain's parts). */
+static void add_wide(lanes *x, const lanes *y)
+{
     for (int l = 0; l < NG_LANES; l++) {
         ng_running s = ng_fl_sum(x->value[l], y->value[l]);
         x->value[l] = s.value;
         x->bound[l] += y->bound[l] + s.bound;
     }
+}
+
+static void add_lanes(lanes *x, const lanes *y, bool narrow, bool bounds)
+{
+    if (!narrow) add_wide(x, y);
+    else if (bounds) add_with_bounds(x, y);
+    else add_values(x, y);
 }
 
 /* A binary counter: leaf number t closes as many pairs as t + 1 has trailing zeros; at the end the rest meets from the right. */
