@@ -240,25 +240,27 @@ static void agree_with_predictor(void) {
     }
 }
 
-/* At least 10^7 outputs of each contract, K mostly short so that steps, not sums, are many. */
+/* At least 10^7 outputs of one contract, K mostly short so that steps, not sums, are many. */
+static void ten_million(const ng_named_contract *named, uint64_t seed) {
+    int64_t outputs = 0;
+    int formats = 0;
+    while (named->in[formats] != NG_NO_FORMAT)
+        formats++;
+    for (int round = 0; outputs < 10000000; round++) {
+        ng_kernel kernel = kernel_of(named, named->in[round % formats], named->in[round / formats % formats],
+                                     round % 4 ? NG_FP32 : NG_BF16, split_of(named, round));
+        problem p = {.m = 401, .n = 499, .k = 1 + round * 37 % 300, .how = (kind)(round % (KINDS - 1)),
+                     .seed = (uint64_t)round * 7919 + seed, .threads = 2, .portable = round % 8 == 7};
+        if (round % 16 == 15) p.m = 67, p.n = 71, p.how = SPECIALS;
+        expect_agreement(&kernel, &p);
+        outputs += p.m * p.n;
+    }
+}
+
 static void agree_over_ten_million(void) {
     if (!is_long()) cr_skip_test("set NARROWGAUGE_LONG=1: minutes");
-    for (size_t c = 0; c < ng_named_contract_count; c++) {
-        const ng_named_contract *named = &ng_named_contracts[c];
-        int64_t outputs = 0;
-        int formats = 0;
-        while (named->in[formats] != NG_NO_FORMAT)
-            formats++;
-        for (int round = 0; outputs < 10000000; round++) {
-            ng_kernel kernel = kernel_of(named, named->in[round % formats], named->in[round / formats % formats],
-                                         round % 4 ? NG_FP32 : NG_BF16, split_of(named, round));
-            problem p = {.m = 401, .n = 499, .k = 1 + round * 37 % 300, .how = (kind)(round % (KINDS - 1)),
-                         .seed = (uint64_t)round * 7919 + c, .threads = 2, .portable = round % 8 == 7};
-            if (round % 16 == 15) p.m = 67, p.n = 71, p.how = SPECIALS;
-            expect_agreement(&kernel, &p);
-            outputs += p.m * p.n;
-        }
-    }
+    for (size_t c = 0; c < ng_named_contract_count; c++)
+        ten_million(&ng_named_contracts[c], c);
 }
 
 static bool same_step(const ng_mma *x, const ng_mma *y) {
