@@ -11,13 +11,16 @@
 const ng_case_row ng_case_rows[] = {
     /* ---- casts ---------------------------------------------------------------------------------------------------*/
     {"formats", NG_OP_CAST, "cast/*", "tails", 33, 65, 0, DATA(NG_NORMAL, NG_TIES), PRE, .level = NG_SMOKE},
-    {"formats", NG_OP_CAST, "cast/*", NULL, 64, 256, 0, DATA(NG_OUTLIERS, NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE), PRE, .level = NG_CI},
+    /* edges; the 16-bit formats have every input below */
+    {"formats", NG_OP_CAST, "cast/fp32->*", NULL, 64, 256, 0, DATA(NG_OUTLIERS, NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE), PRE, .level = NG_CI},
+    {"formats", NG_OP_CAST, "cast/fp64->*", NULL, 32, 128, 0, DATA(NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE), PRE, .level = NG_CI},
+    {"formats", NG_OP_CAST, "cast/bf16->*/sr*", NULL, 32, 128, 0, DATA(NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE), PRE, .level = NG_CI},
     /* a million draws: a probability off by 1/256 is ten standard deviations */
-    {"formats", NG_OP_CAST, "cast/bf16->*/sr8-*", NULL, 1024, 1024, 0, ORDINARY, PRE, .level = NG_CI},
+    {"formats", NG_OP_CAST, "cast/bf16->*/sr8-carry-*", NULL, 1024, 1024, 0, ORDINARY, PRE, .level = NG_CI},
     /* more rows than a grid's second dimension may have */
     {"formats", NG_OP_CAST, "cast/bf16->*/rne-sat", "rows", 65600, 8, 0, ORDINARY, PRE, .level = NG_CI},
     /* one wrong element in 16 million */
-    {"formats", NG_OP_CAST, "cast/bf16->e4m3/*/r*-sat", NULL, 4096, 4096, 0, ORDINARY, PRE, .level = NG_CI},
+    {"formats", NG_OP_CAST, "cast/bf16->e4m3/*/rne-sat", NULL, 4096, 4096, 0, ORDINARY, PRE, .level = NG_CI},
     /* a bit that flips once in ten launches */
     {"formats", NG_OP_CAST, "cast/*", NULL, 64, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 50},
     {"formats", NG_OP_CAST, "cast/*", NULL, 1024, 4096, 0, DATA(NG_NORMAL, NG_UNIFORM, NG_LOGNORMAL, NG_STUDENT), PRE, .level = NG_NIGHTLY},
@@ -34,22 +37,25 @@ const ng_case_row ng_case_rows[] = {
 
     /* ---- quantization --------------------------------------------------------------------------------------------*/
     {"quantize", NG_OP_QUANTIZE, "quantize/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
-    {"quantize", NG_OP_QUANTIZE, "quantize/*", "tails", 129, 257, 0, DATA(NG_BLOCK_EDGES, NG_ZERO_BLOCKS), PRE, .level = NG_CI},
-    /* square, so that a transposed scale has a place to go; whole blocks, so that a neighbour's scale has one too */
-    {"quantize", NG_OP_QUANTIZE, "quantize/*", NULL, 256, 256, 0, DATA(NG_LOGNORMAL, NG_OUTLIERS), PRE, .level = NG_CI},
-    {"quantize", NG_OP_QUANTIZE, "quantize/*", NULL, 64, 256, 0, DATA(NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE, NG_POSITIVE), PRE, .level = NG_CI},
-    {"quantize", NG_OP_QUANTIZE, "quantize/*", "one", 1, 1, 0, ORDINARY, PRE, .level = NG_CI},
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", "tails", 129, 257, 0, DATA(NG_BLOCK_EDGES, NG_ZERO_BLOCKS), PRE, .level = NG_CI},
+    /* square, so that a transposed scale has a place to go; several blocks, so that a neighbour's scale has one too */
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*-128x128/*", NULL, 256, 256, 0, DATA(NG_LOGNORMAL), PRE, .level = NG_CI},
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", NULL, 128, 128, 0, DATA(NG_LOGNORMAL, NG_OUTLIERS), PRE, .level = NG_CI},
+    {"quantize", NG_OP_QUANTIZE, "quantize/fp32->*", NULL, 64, 256, 0, DATA(NG_BLOCK_EDGES, NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE), PRE, .level = NG_CI},
+    {"quantize", NG_OP_QUANTIZE, "quantize/fp16->*", NULL, 32, 256, 0, DATA(NG_BLOCK_EDGES, NG_SUBNORMAL, NG_NEAR_OVERFLOW), PRE, .level = NG_CI},
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", NULL, 32, 256, 0, DATA(NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE, NG_POSITIVE), PRE, .level = NG_CI},
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", "one", 1, 1, 0, ORDINARY, PRE, .level = NG_CI},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", NULL, 64, 128, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30},
-    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->mx*/round-up", "rows", 65600, 32, 0, ORDINARY, PRE, .level = NG_CI},
-    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->nvfp4*/te", "rows", 65600, 32, 0, ORDINARY, PRE, .level = NG_CI},
-    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->e4m3*/max-over-amax", "rows", 65600, 32, 0, ORDINARY, PRE, .level = NG_CI},
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->mxfp?/*/round-up", "rows", 65600, 16, 0, ORDINARY, PRE, .level = NG_CI},
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->nvfp4/*/te", "rows", 65600, 16, 0, ORDINARY, PRE, .level = NG_CI},
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->e4m3*/*/max-over-amax", "rows", 65600, 16, 0, ORDINARY, PRE, .level = NG_CI},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", NULL, 4096, 4096, 0, DATA(NG_NORMAL, NG_STUDENT), PRE, .level = NG_NIGHTLY},
 
     {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
     /* nonfinite: every code of elements and scales */
-    {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", NULL, 256, 256, 0, DATA(NG_LOGNORMAL, NG_NONFINITE), PRE, .level = NG_CI},
+    {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", NULL, 128, 256, 0, DATA(NG_LOGNORMAL, NG_NONFINITE), PRE, .level = NG_CI},
     {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", "tails", 129, 257, 0, DATA(NG_ZERO_BLOCKS, NG_SUBNORMAL), PRE, .level = NG_CI},
-    {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*->bf16/*", "rows", 65600, 32, 0, ORDINARY, PRE, .level = NG_CI},
+    {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*->bf16/*", "rows", 65600, 16, 0, ORDINARY, PRE, .level = NG_CI},
     {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", NULL, 64, 128, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30},
     {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", NULL, 4096, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
 
