@@ -1,6 +1,6 @@
 /* The emulated tensor cores as kernels: what each recipe's products give on a Hopper, Ada, Ampere, Volta or Blackwell GPU.
  * Names: gemm/<form>/cpu/<model>/<result>-out; the steps of the models are in kernels/contracts.h. */
-#include "forms.h"
+#include "kernels/common/forms.h"
 #include "mma_gemm.h"
 
 #include "kernels/catalogue.h"
