@@ -6,6 +6,12 @@ static const ng_kernel_list *const lists[] = {
     &ng_cpu_dequantizers,
     &ng_cpu_gemms,
     &ng_cpu_mma_gemms,
+#ifdef NG_HAVE_CUDA
+    &ng_cuda_casts,
+    &ng_cuda_quantizers,
+    &ng_cuda_dequantizers,
+    &ng_cuda_gemms,
+#endif
 };
 
 size_t ng_builtin_kernels(const ng_kernel **kernels, size_t capacity) {

@@ -13,7 +13,8 @@ extern const ng_kernel_list ng_cpu_casts;        /* cpu/cast.c */
 extern const ng_kernel_list ng_cpu_quantizers;   /* cpu/quantize.c */
 extern const ng_kernel_list ng_cpu_dequantizers; /* cpu/dequantize.c */
 extern const ng_kernel_list ng_cpu_gemms;        /* cpu/gemm.c */
-extern const ng_kernel_list ng_cpu_mma_gemms; /* cpu/mma_kernels.c */
+extern const ng_kernel_list ng_cpu_mma_gemms;    /* cpu/mma_kernels.c */
+extern const ng_kernel_list ng_cuda_casts, ng_cuda_quantizers, ng_cuda_dequantizers, ng_cuda_gemms; /* cuda/rows.c */
 
 /* Writes up to capacity descriptors' addresses and returns how many there are. */
 size_t ng_builtin_kernels(const ng_kernel **kernels, size_t capacity);

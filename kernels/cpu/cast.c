@@ -1,5 +1,6 @@
 /* cast/<in>-><out>/cpu/<rounding>-<sat|nosat>: one rounding of every element. */
 #include "kernels/catalogue.h"
+#include "kernels/common/rows.h"
 #include "kernels/cpu/cpu.h"
 
 enum { CHUNK = 2048 }; /* elements between load and store; even, and small enough for the first-level cache */
@@ -106,45 +107,6 @@ static ng_status launch_cast(const ng_kernel *kernel, const ng_launch *launch) {
      .contract = {.cast = {how, form, r, does, nan_rule}, .determinism = repeatable},                                   \
      .supports = ng_cpu_supports, .launch = launch_cast}
 
-#define MODE(i, I, o, O, mode, how, sat, does, nan) CAST(i, I, o, O, mode, how, 0, 0, sat, does, nan, NG_DETERMINISTIC)
-#define MODES(i, I, o, O, sat, does, nan)           \
-    MODE(i, I, o, O, "rne", NG_RN_EVEN, sat, does, nan), MODE(i, I, o, O, "rna", NG_RN_AWAY, sat, does, nan), \
-    MODE(i, I, o, O, "rz", NG_R_ZERO, sat, does, nan), MODE(i, I, o, O, "ru", NG_R_UP, sat, does, nan),       \
-    MODE(i, I, o, O, "ra", NG_R_AWAY, sat, does, nan)
-#define BOTH(i, I, o, O) MODES(i, I, o, O, "sat", true, NG_NAN_CANONICAL), MODES(i, I, o, O, "nosat", false, NG_NAN_CANONICAL)
-#define SCALE_E8M0(i, I)                                                                             \
-    MODE(i, I, "e8m0", NG_E8M0, "rne", NG_RN_EVEN, "sat", true, NG_NAN_CANONICAL),                   \
-    MODE(i, I, "e8m0", NG_E8M0, "rne", NG_RN_EVEN, "nosat", false, NG_NAN_CANONICAL),                \
-    MODE(i, I, "e8m0", NG_E8M0, "rz", NG_R_ZERO, "sat", true, NG_NAN_CANONICAL),                     \
-    MODE(i, I, "e8m0", NG_E8M0, "rz", NG_R_ZERO, "nosat", false, NG_NAN_CANONICAL),                  \
-    MODE(i, I, "e8m0", NG_E8M0, "ru", NG_R_UP, "sat", true, NG_NAN_CANONICAL),                       \
-    MODE(i, I, "e8m0", NG_E8M0, "ru", NG_R_UP, "nosat", false, NG_NAN_CANONICAL)
-#define NARROW(i, I)                                                                                  \
-    BOTH(i, I, "e4m3", NG_E4M3), BOTH(i, I, "e5m2", NG_E5M2),                                         \
-    MODES(i, I, "e3m2", NG_E3M2, "sat", true, NG_NAN_MAX), MODES(i, I, "e2m3", NG_E2M3, "sat", true, NG_NAN_MAX), \
-    MODES(i, I, "e2m1", NG_E2M1, "sat", true, NG_NAN_MAX), MODES(i, I, "ue4m3", NG_UE4M3, "sat", true, NG_NAN_CANONICAL), \
-    SCALE_E8M0(i, I)
-#define HALVES(i, I) BOTH(i, I, "tf32", NG_TF32), BOTH(i, I, "bf16", NG_BF16), BOTH(i, I, "fp16", NG_FP16)
-
-#define RANDOM(i, I, o, O, bits, r, sat, does, nan)                                                            \
-    CAST(i, I, o, O, "sr" bits "-carry", NG_R_STOCHASTIC, NG_SR_CARRY, r, sat, does, nan, NG_GIVEN_SEED),      \
-    CAST(i, I, o, O, "sr" bits "-half", NG_R_STOCHASTIC, NG_SR_HALF, r, sat, does, nan, NG_GIVEN_SEED),        \
-    CAST(i, I, o, O, "sr" bits "-unbiased", NG_R_STOCHASTIC, NG_SR_UNBIASED, r, sat, does, nan, NG_GIVEN_SEED)
-#define RANDOMS(i, I)                                                                                              \
-    RANDOM(i, I, "e2m1", NG_E2M1, "4", 4, "sat", true, NG_NAN_MAX), RANDOM(i, I, "e2m1", NG_E2M1, "8", 8, "sat", true, NG_NAN_MAX), \
-    RANDOM(i, I, "e2m1", NG_E2M1, "16", 16, "sat", true, NG_NAN_MAX),                                              \
-    RANDOM(i, I, "e4m3", NG_E4M3, "8", 8, "sat", true, NG_NAN_CANONICAL),                                          \
-    RANDOM(i, I, "e4m3", NG_E4M3, "16", 16, "sat", true, NG_NAN_CANONICAL),                                        \
-    RANDOM(i, I, "e5m2", NG_E5M2, "8", 8, "sat", true, NG_NAN_CANONICAL),                                          \
-    RANDOM(i, I, "e5m2", NG_E5M2, "16", 16, "sat", true, NG_NAN_CANONICAL)
-
-static const ng_kernel kernels[] = {
-    NARROW("fp64", NG_FP64), HALVES("fp64", NG_FP64),
-    NARROW("fp32", NG_FP32), HALVES("fp32", NG_FP32), RANDOMS("fp32", NG_FP32),
-    RANDOM("fp32", NG_FP32, "bf16", NG_BF16, "8", 8, "nosat", false, NG_NAN_CANONICAL),
-    RANDOM("fp32", NG_FP32, "bf16", NG_BF16, "16", 16, "nosat", false, NG_NAN_CANONICAL),
-    NARROW("bf16", NG_BF16), RANDOMS("bf16", NG_BF16),
-    NARROW("fp16", NG_FP16),
-};
+static const ng_kernel kernels[] = {NG_CAST_ROWS(CAST)};
 
 const ng_kernel_list ng_cpu_casts = {kernels, sizeof kernels / sizeof *kernels};

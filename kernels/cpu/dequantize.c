@@ -1,8 +1,8 @@
 /* dequantize/<form>-><out>/cpu/rne: one rounding of element * block scale * tensor scale. The product has at most 4 + 24
  * significant bits (nvfp4: 2 + 4 + 24) and its exponent is far inside binary64's range: in binary64 it is exact. */
 #include "kernels/catalogue.h"
+#include "kernels/common/rows.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/forms.h"
 
 enum { CHUNK = 512 };
 
@@ -84,8 +84,7 @@ static ng_status launch_dequantize(const ng_kernel *kernel, const ng_launch *lau
     return NG_OK;
 }
 
-/* ---- catalogue ----------------------------------------------------------------------------------------------------
- * One kernel a form: a tensor does not show by which rule its scales were chosen. */
+/* ---- catalogue ----------------------------------------------------------------------------------------------------*/
 #define DEQUANTIZE(form, element, scale, rows, columns, rule, out_name, out_format)                               \
     {.name = "dequantize/" form "->" out_name "/cpu/rne", .op = NG_OP_DEQUANTIZE, .backend = NG_BACKEND_CPU,      \
      .in = element, .in_b = NG_NO_FORMAT, .out = out_format,                                                      \
@@ -94,24 +93,7 @@ static ng_status launch_dequantize(const ng_kernel *kernel, const ng_launch *lau
                                                   NG_SR_CARRY, 0),                                                \
                   .determinism = NG_DETERMINISTIC},                                                               \
      .supports = ng_cpu_supports, .launch = launch_dequantize}
-#define FORM(...) DEQUANTIZE(__VA_ARGS__, "fp32", NG_FP32), DEQUANTIZE(__VA_ARGS__, "bf16", NG_BF16)
 
-static const ng_kernel kernels[] = {
-    FORM("e4m3", NG_E4M3, NG_FP32, 0, 0, NG_SCALE_MAX_OVER_AMAX),
-    FORM("e5m2", NG_E5M2, NG_FP32, 0, 0, NG_SCALE_MAX_OVER_AMAX),
-    FORM("e4m3-row", NG_E4M3, NG_FP32, 1, 0, NG_SCALE_MAX_OVER_AMAX),
-    FORM("e5m2-row", NG_E5M2, NG_FP32, 1, 0, NG_SCALE_MAX_OVER_AMAX),
-    FORM("e4m3-1x128", NG_E4M3, NG_FP32, 1, 128, NG_SCALE_AMAX_OVER_MAX),
-    FORM("e5m2-1x128", NG_E5M2, NG_FP32, 1, 128, NG_SCALE_AMAX_OVER_MAX),
-    FORM("e4m3-128x128", NG_E4M3, NG_FP32, 128, 128, NG_SCALE_AMAX_OVER_MAX),
-    FORM("e5m2-128x128", NG_E5M2, NG_FP32, 128, 128, NG_SCALE_AMAX_OVER_MAX),
-    FORM("mxfp8", NG_E4M3, NG_E8M0, 1, 32, NG_SCALE_MX_ROUND_UP),
-    FORM("mxfp8-e5m2", NG_E5M2, NG_E8M0, 1, 32, NG_SCALE_MX_ROUND_UP),
-    FORM("mxfp6-e3m2", NG_E3M2, NG_E8M0, 1, 32, NG_SCALE_MX_ROUND_UP),
-    FORM("mxfp6-e2m3", NG_E2M3, NG_E8M0, 1, 32, NG_SCALE_MX_ROUND_UP),
-    FORM("mxfp4", NG_E2M1, NG_E8M0, 1, 32, NG_SCALE_MX_ROUND_UP),
-    FORM("nvfp4", NG_E2M1, NG_UE4M3, 1, 16, NG_SCALE_NVFP4_PAPER),
-    FORM("nvfp4-16x16", NG_E2M1, NG_UE4M3, 16, 16, NG_SCALE_NVFP4_PAPER),
-};
+static const ng_kernel kernels[] = {NG_DEQUANTIZE_ROWS(DEQUANTIZE)};
 
 const ng_kernel_list ng_cpu_dequantizers = {kernels, sizeof kernels / sizeof *kernels};

@@ -8,8 +8,8 @@
  * 16 of B, so that a micro-tile's 6 x 16 sums stay in registers. No order of additions depends on the tiling: a micro-tile
  * carries its sums from step to step, and DEPTH holds whole scale blocks and a power of two of pairwise leaves. */
 #include "kernels/catalogue.h"
+#include "kernels/common/rows.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/forms.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -361,53 +361,11 @@ static const char *supports_gemm(const ng_kernel *kernel, const ng_problem *prob
                   .sum = {.order = order_, .leaf = leaf_, .scales = place, .fused = fused_},                        \
                   .accumulate_into = into, .determinism = NG_DETERMINISTIC},                                        \
      .supports = supports_gemm, .launch = launch_gemm},
+#define NG_GEMM_CHAIN(form, out_name, suffix, a, b, out, qa, qb, place, fused, into) \
+    GEMM(form, "fp32-chain", out_name, suffix, a, b, out, qa, qb, NG_SUM_CHAIN, 0, place, fused, into)
+#define NG_GEMM_PAIRWISE(form, out_name, suffix, a, b, out, qa, qb, leaf, place, fused, into) \
+    GEMM(form, "fp32-pairwise", out_name, suffix, a, b, out, qa, qb, NG_SUM_PAIRWISE, leaf, place, fused, into)
 
-/* Leaves: 32 terms of K, or 8 inside a scale block. */
-#define ORDERS(form, a, b, out_name, out, qa, qb, leaf, place, fused)                                                 \
-    GEMM(form, "fp32-chain", out_name, "", a, b, out, qa, qb, NG_SUM_CHAIN, 0, place, fused, false)                   \
-    GEMM(form, "fp32-pairwise", out_name, "", a, b, out, qa, qb, NG_SUM_PAIRWISE, leaf, place, fused, false)
-#define ACCUMULATED(form, a, b, qa, qb, leaf, place, fused)                                                           \
-    GEMM(form, "fp32-chain", "fp32", "-acc", a, b, NG_FP32, qa, qb, NG_SUM_CHAIN, 0, place, fused, true)              \
-    GEMM(form, "fp32-pairwise", "fp32", "-acc", a, b, NG_FP32, qa, qb, NG_SUM_PAIRWISE, leaf, place, fused, true)
-
-#define PLAIN_Q(format) {.element = format, .scale = NG_NO_FORMAT}
-#define PLAIN(form, format, out_name, out, fused) \
-    ORDERS(form, format, format, out_name, out, PLAIN_Q, PLAIN_Q, 32, NG_SCALES_NONE, fused)
-
-#define SCALED(form, a, b, qa, qb, leaf, place)                                                                     \
-    ORDERS(form, a, b, "bf16", NG_BF16, qa, qb, leaf, place, false) ORDERS(form, a, b, "fp32", NG_FP32, qa, qb, leaf, place, false)
-#define MX(form, e) SCALED(form, e, e, MX_Q, MX_Q, 8, NG_SCALES_BLOCK_SEQUENTIAL)
-
-/* How an operand with elements e is quantized; GEMM applies them to its formats. */
-#define NEAREST_Q(e, scale, rows, columns, rule) \
-    NG_QUANTIZATION(e, scale, rows, columns, rule, NG_4OVER6_OFF, NG_RN_EVEN, NG_SR_CARRY, 0)
-#define TENSOR_Q(e) NEAREST_Q(e, NG_FP32, 0, 0, NG_SCALE_MAX_OVER_AMAX)
-#define ROW_Q(e) NEAREST_Q(e, NG_FP32, 1, 0, NG_SCALE_MAX_OVER_AMAX)
-#define LINE_Q(e) NEAREST_Q(e, NG_FP32, 1, 128, NG_SCALE_AMAX_OVER_MAX)
-#define SQUARE_Q(e) NEAREST_Q(e, NG_FP32, 128, 128, NG_SCALE_AMAX_OVER_MAX)
-#define MX_Q(e) NEAREST_Q(e, NG_E8M0, 1, 32, NG_SCALE_MX_ROUND_UP)
-#define NVFP4_Q(e) NEAREST_Q(e, NG_UE4M3, 1, 16, NG_SCALE_NVFP4_PAPER)
-#define NVFP4_SQUARE_Q(e) NEAREST_Q(e, NG_UE4M3, 16, 16, NG_SCALE_NVFP4_PAPER)
-
-static const ng_kernel kernels[] = {
-    PLAIN("bf16", NG_BF16, "bf16", NG_BF16, true)
-    PLAIN("bf16", NG_BF16, "fp32", NG_FP32, true)
-    ACCUMULATED("bf16", NG_BF16, NG_BF16, PLAIN_Q, PLAIN_Q, 32, NG_SCALES_NONE, true)
-    PLAIN("fp16", NG_FP16, "fp16", NG_FP16, false)
-    PLAIN("fp16", NG_FP16, "fp32", NG_FP32, false)
-    PLAIN("tf32", NG_TF32, "fp32", NG_FP32, true)
-    PLAIN("fp32", NG_FP32, "fp32", NG_FP32, true)
-    SCALED("e4m3", NG_E4M3, NG_E4M3, TENSOR_Q, TENSOR_Q, 32, NG_SCALES_AFTER)
-    ACCUMULATED("e4m3", NG_E4M3, NG_E4M3, TENSOR_Q, TENSOR_Q, 32, NG_SCALES_AFTER, false)
-    SCALED("e5m2", NG_E5M2, NG_E5M2, TENSOR_Q, TENSOR_Q, 32, NG_SCALES_AFTER)
-    SCALED("e5m2-e4m3", NG_E5M2, NG_E4M3, TENSOR_Q, TENSOR_Q, 32, NG_SCALES_AFTER)
-    SCALED("e4m3-e5m2", NG_E4M3, NG_E5M2, TENSOR_Q, TENSOR_Q, 32, NG_SCALES_AFTER)
-    SCALED("e4m3-row", NG_E4M3, NG_E4M3, ROW_Q, ROW_Q, 32, NG_SCALES_AFTER)
-    SCALED("e4m3-128", NG_E4M3, NG_E4M3, LINE_Q, SQUARE_Q, 8, NG_SCALES_BLOCK_SEQUENTIAL)
-    SCALED("e4m3-1x128", NG_E4M3, NG_E4M3, LINE_Q, LINE_Q, 8, NG_SCALES_BLOCK_SEQUENTIAL)
-    MX("mxfp8", NG_E4M3) MX("mxfp8-e5m2", NG_E5M2) MX("mxfp6-e3m2", NG_E3M2) MX("mxfp6-e2m3", NG_E2M3) MX("mxfp4", NG_E2M1)
-    SCALED("nvfp4", NG_E2M1, NG_E2M1, NVFP4_Q, NVFP4_Q, 8, NG_SCALES_BLOCK_SEQUENTIAL)
-    SCALED("nvfp4-16x16", NG_E2M1, NG_E2M1, NVFP4_Q, NVFP4_SQUARE_Q, 8, NG_SCALES_BLOCK_SEQUENTIAL)
-};
+static const ng_kernel kernels[] = {NG_GEMM_ROWS};
 
 const ng_kernel_list ng_cpu_gemms = {kernels, sizeof kernels / sizeof *kernels};

@@ -3,8 +3,8 @@
  * for OUT_T), maximum, scale, encoded. Scales that span more than a tile (tensor, row) take a pass of their own first. */
 #include "kernels/catalogue.h"
 #include "kernels/common/scale.h"
+#include "kernels/common/rows.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/forms.h"
 
 #include <stdlib.h>
 
@@ -304,35 +304,14 @@ static ng_status launch_quantize(const ng_kernel *kernel, const ng_launch *launc
 }
 
 /* ---- catalogue ----------------------------------------------------------------------------------------------------*/
-#define QUANTIZE(in_name, in_format, form, variant, element, scale, rows, columns, rule, over, how, sr, r, repeatable) \
+#define NG_QUANTIZE_ROW(in_name, in_format, form, variant, element, scale, rows, columns, rule, over, how, sr, r, repeatable) \
     {.name = "quantize/" in_name "->" form "/cpu/" variant, .op = NG_OP_QUANTIZE, .backend = NG_BACKEND_CPU,          \
      .in = in_format, .in_b = NG_NO_FORMAT, .out = element,                                                           \
      .contract = {.cast = NG_ELEMENT_CAST(element, how, sr, r),                                                       \
                   .quantization = NG_QUANTIZATION(element, scale, rows, columns, rule, over, how, sr, r),             \
                   .determinism = repeatable},                                                                         \
-     .supports = ng_cpu_supports, .launch = launch_quantize}
+     .supports = ng_cpu_supports, .launch = launch_quantize},
 
-#define NEAREST(i, I, form, variant, e, s, rows, columns, rule, over) \
-    QUANTIZE(i, I, form, variant, e, s, rows, columns, rule, over, NG_RN_EVEN, NG_SR_CARRY, 0, NG_DETERMINISTIC),
-#define ROW(...) \
-    NEAREST("fp32", NG_FP32, __VA_ARGS__) NEAREST("bf16", NG_BF16, __VA_ARGS__) NEAREST("fp16", NG_FP16, __VA_ARGS__)
-
-#define STOCHASTIC(i, I, sr, how, bits, form, variant, e, s, rows, columns, rule, over) \
-    QUANTIZE(i, I, form, variant "-" sr, e, s, rows, columns, rule, over, NG_R_STOCHASTIC, how, bits, NG_GIVEN_SEED),
-#define RANDOM_ROW(...) STOCHASTIC("fp32", NG_FP32, __VA_ARGS__) STOCHASTIC("bf16", NG_BF16, __VA_ARGS__)
-#define RANDOM_ROWS(...)                             \
-    RANDOM_ROW("sr8-carry", NG_SR_CARRY, 8, __VA_ARGS__) \
-    RANDOM_ROW("sr8-half", NG_SR_HALF, 8, __VA_ARGS__)   \
-    RANDOM_ROW("sr8-unbiased", NG_SR_UNBIASED, 8, __VA_ARGS__)
-
-static const ng_kernel kernels[] = {
-    NG_FORMS(ROW)
-    RANDOM_ROWS("e5m2", "max-over-amax", NG_E5M2, NG_FP32, 0, 0, NG_SCALE_MAX_OVER_AMAX, NG_4OVER6_OFF)
-    RANDOM_ROWS("mxfp8", "round-up", NG_E4M3, NG_E8M0, 1, 32, NG_SCALE_MX_ROUND_UP, NG_4OVER6_OFF)
-    RANDOM_ROWS("mxfp4", "round-up", NG_E2M1, NG_E8M0, 1, 32, NG_SCALE_MX_ROUND_UP, NG_4OVER6_OFF)
-    RANDOM_ROWS("nvfp4", "paper", NG_E2M1, NG_UE4M3, 1, 16, NG_SCALE_NVFP4_PAPER, NG_4OVER6_OFF)
-    RANDOM_ROWS("nvfp4", "te", NG_E2M1, NG_UE4M3, 1, 16, NG_SCALE_NVFP4_TE, NG_4OVER6_OFF)
-    RANDOM_ROW("sr8-carry", NG_SR_CARRY, 8, "nvfp4-4over6-mae", "te", NG_E2M1, NG_UE4M3, 1, 16, NG_SCALE_NVFP4_TE, NG_4OVER6_MAE)
-};
+static const ng_kernel kernels[] = {NG_QUANTIZE_ROWS};
 
 const ng_kernel_list ng_cpu_quantizers = {kernels, sizeof kernels / sizeof *kernels};

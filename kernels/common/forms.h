@@ -1,6 +1,6 @@
 /* The quantized forms of tensors, one row a form and scale rule: what quantize, dequantize and products are made for. */
-#ifndef NG_KERNELS_CPU_FORMS_H
-#define NG_KERNELS_CPU_FORMS_H
+#ifndef NG_KERNELS_COMMON_FORMS_H
+#define NG_KERNELS_COMMON_FORMS_H
 
 #include "kernels/contract.h"
 

@@ -1,0 +1,43 @@
+/* The CUDA kernels' launch functions, and what they share on the host. The descriptors stand in rows.c: C, like every
+ * other table; the .cu files hold kernels and their launch. Bits equal the CPU kernels' of the same name by construction:
+ * both sides round through kernels/common/. Contraction: none (-fmad=false, and every operation through _rn intrinsics). */
+#ifndef NG_KERNELS_CUDA_H
+#define NG_KERNELS_CUDA_H
+
+#include "kernels/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+ng_status ng_cuda_launch_cast(const ng_kernel *kernel, const ng_launch *launch);
+ng_status ng_cuda_launch_quantize(const ng_kernel *kernel, const ng_launch *launch);
+ng_status ng_cuda_launch_dequantize(const ng_kernel *kernel, const ng_launch *launch);
+ng_status ng_cuda_launch_gemm(const ng_kernel *kernel, const ng_launch *launch);
+
+/* Maxima of the tensor, of its rows and of its columns. */
+size_t ng_cuda_quantize_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
+
+/* NULL on a CUDA device for which this build has machine code or PTX. */
+const char *ng_cuda_supports(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
+
+/* Writes launch->message and returns status. */
+ng_status ng_cuda_fail(const ng_launch *launch, ng_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* NG_OK if the role is there, in device memory, of that format and extents, with rows far enough apart. */
+ng_status ng_cuda_check(const ng_launch *launch, ng_role role, ng_format_id format, int64_t rows, int64_t columns);
+
+/* NG_OK, or the failure of the launches so far, in words. */
+ng_status ng_cuda_launched(const ng_launch *launch);
+
+int64_t ng_cuda_row_bytes(ng_format_id format, int64_t columns);
+
+static inline int64_t ng_cuda_blocks(uint32_t block, int64_t extent) {
+    int64_t size = block ? (int64_t)block : extent > 0 ? extent : 1;
+    return extent / size + (extent % size != 0);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

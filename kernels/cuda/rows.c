@@ -1,0 +1,49 @@
+/* The CUDA kernels' descriptors, from the rows that the CPU's are made from. */
+#include "kernels/catalogue.h"
+#include "kernels/common/rows.h"
+#include "kernels/cuda/cuda.h"
+
+#define CAST(in_name, in_format, out_name, out_format, mode, how, form, r, sat, does, nan_rule, repeatable)    \
+    {.name = "cast/" in_name "->" out_name "/cuda/" mode "-" sat, .op = NG_OP_CAST, .backend = NG_BACKEND_CUDA, \
+     .in = in_format, .in_b = NG_NO_FORMAT, .out = out_format,                                                 \
+     .contract = {.cast = {how, form, r, does, nan_rule}, .determinism = repeatable},                          \
+     .supports = ng_cuda_supports, .launch = ng_cuda_launch_cast}
+
+static const ng_kernel casts[] = {NG_CAST_ROWS(CAST)};
+
+#define NG_QUANTIZE_ROW(in_name, in_format, form, variant, element, scale, rows, columns, rule, over, how, sr, r, repeatable) \
+    {.name = "quantize/" in_name "->" form "/cuda/" variant, .op = NG_OP_QUANTIZE, .backend = NG_BACKEND_CUDA,               \
+     .in = in_format, .in_b = NG_NO_FORMAT, .out = element,                                                                  \
+     .contract = {.cast = NG_ELEMENT_CAST(element, how, sr, r),                                                              \
+                  .quantization = NG_QUANTIZATION(element, scale, rows, columns, rule, over, how, sr, r),                    \
+                  .determinism = repeatable},                                                                                \
+     .supports = ng_cuda_supports, .workspace = ng_cuda_quantize_workspace, .launch = ng_cuda_launch_quantize},
+
+static const ng_kernel quantizers[] = {NG_QUANTIZE_ROWS};
+
+#define DEQUANTIZE(form, element, scale, rows, columns, rule, out_name, out_format)                               \
+    {.name = "dequantize/" form "->" out_name "/cuda/rne", .op = NG_OP_DEQUANTIZE, .backend = NG_BACKEND_CUDA,    \
+     .in = element, .in_b = NG_NO_FORMAT, .out = out_format,                                                      \
+     .contract = {.cast = {NG_RN_EVEN, NG_SR_CARRY, 0, false, NG_NAN_CANONICAL},                                  \
+                  .quantization = NG_QUANTIZATION(element, scale, rows, columns, rule, NG_4OVER6_OFF, NG_RN_EVEN, \
+                                                  NG_SR_CARRY, 0),                                                \
+                  .determinism = NG_DETERMINISTIC},                                                               \
+     .supports = ng_cuda_supports, .launch = ng_cuda_launch_dequantize}
+
+static const ng_kernel dequantizers[] = {NG_DEQUANTIZE_ROWS(DEQUANTIZE)};
+
+#define NG_GEMM_CHAIN(form, out_name, suffix, in_a, in_b_, out_, qa, qb, place, fused_, into)                           \
+    {.name = "gemm/" form "/cuda/fp32-chain/" out_name "-out" suffix, .op = NG_OP_GEMM, .backend = NG_BACKEND_CUDA,     \
+     .in = in_a, .in_b = in_b_, .out = out_,                                                                            \
+     .contract = {.cast = {NG_RN_EVEN, NG_SR_CARRY, 0, false, NG_NAN_CANONICAL}, .a = qa(in_a), .b = qb(in_b_),         \
+                  .sum = {.order = NG_SUM_CHAIN, .scales = place, .fused = fused_},                                     \
+                  .accumulate_into = into, .determinism = NG_DETERMINISTIC},                                            \
+     .supports = ng_cuda_supports, .launch = ng_cuda_launch_gemm},
+#define NG_GEMM_PAIRWISE(...)
+
+static const ng_kernel gemms[] = {NG_GEMM_ROWS};
+
+const ng_kernel_list ng_cuda_casts = {casts, sizeof casts / sizeof *casts};
+const ng_kernel_list ng_cuda_quantizers = {quantizers, sizeof quantizers / sizeof *quantizers};
+const ng_kernel_list ng_cuda_dequantizers = {dequantizers, sizeof dequantizers / sizeof *dequantizers};
+const ng_kernel_list ng_cuda_gemms = {gemms, sizeof gemms / sizeof *gemms};
