@@ -75,6 +75,17 @@ __device__ inline Number decode(const Codes &f, unsigned code) {
     return x;
 }
 
+/* As it enters the step. An interleaved step converts fp8 operands to fp16 first: exponents are floored at fp16's -14. */
+__device__ inline Number factor(const Problem &p, const Codes &f, unsigned code) {
+    Number x = decode(f, code);
+    if (p.interleave)
+        while (x.significand && !(x.significand >> f.mantissa_bits) && x.exponent > -14) {
+            x.significand <<= 1;
+            x.exponent--;
+        }
+    return x;
+}
+
 __device__ inline float scale_at(const Scales &s, long long row, long long k) {
     if (!s.data) return 1.0f;
     const unsigned char *line = static_cast<const unsigned char *>(s.data) + (row / s.block_rows) * s.row_bytes;
@@ -125,8 +136,8 @@ __device__ float group_in_integers(const Problem &p, const unsigned char *a, con
         for (int t = 0; t < p.group; t++) {
             const long long k = p.interleave ? first + (t / 2) * 4 + phase * 2 + t % 2 : first + t;
             if (k >= end) continue;
-            const Number x = decode(p.format_a, load_code(p.format_a, a, k));
-            const Number y = decode(p.format_b, load_code(p.format_b, b, k));
+            const Number x = factor(p, p.format_a, load_code(p.format_a, a, k));
+            const Number y = factor(p, p.format_b, load_code(p.format_b, b, k));
             if (x.nan || y.nan || (x.infinite && !y.significand) || (y.infinite && !x.significand)) nan = true;
             else if (x.infinite || y.infinite) (x.negative != y.negative ? minus : plus) = true;
             const long long product = (long long)x.significand * y.significand;
@@ -252,7 +263,7 @@ template <typename T> __device__ void load_tile(const Problem &p, Tile<T> &tile,
         T value = 0;
         int exponent = ZERO_EXPONENT;
         if (inside && k < end) {
-            const Number x = decode(f, load_code(f, line, k));
+            const Number x = factor(p, f, load_code(f, line, k));
             if (x.significand && !x.nan && !x.infinite) {
                 exponent = x.exponent;
                 value = (T)((double)x.significand * __longlong_as_double((long long)(exponent - f.mantissa_bits + 1023) << 52));
