@@ -760,6 +760,9 @@ static void known_intervals(void) {
         {NG_FP32, &to_even, INFINITY, 0, 0, INFINITY, INFINITY},
         {NG_FP32, &to_even, 1, 0, INFINITY, -INFINITY, INFINITY},
         {NG_FP32, &to_even, 0x1.fffffep127, 0, 0x1p103, 0x1.fffffcp127, INFINITY}, /* ties, both */
+        {NG_FP32, &to_even, 1, -0x1p-54, 0x1p-24, 0x1.fffffep-1, 1}, /* low keeps it below the tie */
+        /* c - B is above the tie by 2^-107, but what the product left out of low may be as much: outward. */
+        {NG_BF16, &to_even, 0x1.03p0, 0x1p-54, 0x1.fffffffffffffp-55, 0x1.02p0, 0x1.04p0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double lowest, highest;
