@@ -72,16 +72,18 @@ const ng_case_row ng_case_rows[] = {
     {"gemm", NG_OP_GEMM, "gemm/nvfp4*", "tails", 33, 65, 97, DATA(NG_ZERO_BLOCKS, NG_SUBNORMAL), PRE, .level = NG_CI},
     /* square: a transposed operand fits */
     {"gemm", NG_OP_GEMM, "gemm/*", NULL, 96, 96, 96, ORDINARY, PRE, .level = NG_CI},
-    {"gemm", NG_OP_GEMM, "gemm/*", "tails", 129, 257, 1040, ORDINARY, PRE, .level = NG_CI},
+    {"gemm", NG_OP_GEMM, "gemm/*", "tails", 65, 129, 528, ORDINARY, PRE, .level = NG_CI},
     /* long K: a missing promotion, a narrow accumulator, a split that overflows */
-    {"gemm", NG_OP_GEMM, "gemm/*", "long", 32, 48, 4096, DATA(NG_NORMAL, NG_POSITIVE), PRE, .level = NG_CI},
+    {"gemm", NG_OP_GEMM, "gemm/*", "long", 16, 32, 4096, DATA(NG_NORMAL, NG_POSITIVE), PRE, .level = NG_CI},
     {"gemm", NG_OP_GEMM, "gemm/*", "long", 8, 16, 16384, DATA(NG_POSITIVE), PRE, .level = NG_CI},
-    {"gemm", NG_OP_GEMM, "gemm/*/bf16-out", "rows", 65600, 8, 32, ORDINARY, PRE, .level = NG_CI},
+    {"gemm", NG_OP_GEMM, "gemm/bf16/*/bf16-out", "rows", 65600, 4, 16, ORDINARY, PRE, .level = NG_CI},
+    {"gemm", NG_OP_GEMM, "gemm/e4m3/*/bf16-out", "rows", 65600, 4, 16, ORDINARY, PRE, .level = NG_CI},
     {"gemm", NG_OP_GEMM, "gemm/*", NULL, 32, 64, 64, ORDINARY, PRE, .level = NG_CI, .repeats = 50},
     /* the gradient path */
-    {"gemm", NG_OP_GEMM, "gemm/*", "layer", 96, 160, 224, ORDINARY, PRE, .level = NG_CI, .phases = PHASES},
+    {"gemm", NG_OP_GEMM, "gemm/*", "layer", 64, 96, 160, ORDINARY, PRE, .level = NG_CI, .phases = PHASES},
     {"gemm", NG_OP_GEMM, "gemm/*/bf16-out", NULL, 96, 160, 288, ORDINARY, NG_AUTOCAST, .level = NG_SMOKE},
     {"gemm", NG_OP_GEMM, "gemm/*", "llama3-8b.mlp_down", 512, 4096, 14336, ORDINARY, PRE, .level = NG_NIGHTLY, .phases = PHASES},
+    {"gemm", NG_OP_GEMM, "gemm/*", "tails", 129, 257, 1040, DATA(NG_NORMAL, NG_POSITIVE), PRE, .level = NG_NIGHTLY},
     {"gemm", NG_OP_GEMM, "gemm/*", NULL, 512, 512, 1024, DATA(NG_NORMAL, NG_UNIFORM, NG_LOGNORMAL, NG_STUDENT), PRE, .level = NG_NIGHTLY},
     {"gemm", NG_OP_GEMM, "gemm/*", NULL, 96, 160, 288, DATA(NG_OUTLIERS), NG_AUTOCAST, .level = NG_NIGHTLY},
 
