@@ -166,10 +166,9 @@ NG_HD uint32_t ng_cast_e8m0(ng_rounding rounding, bool saturate, uint32_t bits) 
  * (rounding to odd: Boldo, Melquiond 2008). Sound for targets of at most 22 significant bits, subnormals included. */
 NG_HD float ng_round_to_odd(double x) {
     float f = (float)x;
-    if (!(f == f) || (double)f == x) return f;
-    uint32_t bits = ng_bits(f);
-    double over = x < 0 ? x - (double)f : (double)f - x; /* > 0: f is beyond x in magnitude */
-    return ng_float((over > 0 ? bits - 1 : bits) | 1u);
+    double back = (double)f;
+    uint32_t over = (back < 0 ? -back : back) > (x < 0 ? -x : x), cut = back != x; /* a NaN stays one */
+    return ng_float((ng_bits(f) - over) | cut);
 }
 
 #endif
