@@ -78,11 +78,18 @@ static void print_groups(const ng_terminal *terminal) {
 }
 
 /* ---- rows ---------------------------------------------------------------------------------------------------------*/
+/* How far the element nearest to its bound may be off, the rounding of the result included: worst_bound is the sum's alone,
+ * the ratio has both. */
+static double whole_bound(const ng_error_figures *e, double worst_error) {
+    return e->bound_ratio > 0 ? worst_error / e->bound_ratio : e->worst_bound;
+}
+
 static cells cells_of(const ng_result *r) {
     const ng_error_figures *e = &r->error, *recipe = &r->recipe_error;
+    double worst_error = fabs(e->worst_computed - e->worst_exact);
     return (cells){
-        .max_error = e->present ? fabs(e->worst_computed - e->worst_exact) : NAN,
-        .bound = e->present ? e->worst_bound : NAN,
+        .max_error = e->present ? worst_error : NAN,
+        .bound = e->present ? whole_bound(e, worst_error) : NAN,
         .ratio = e->present ? e->bound_ratio : NAN,
         .rms = e->present ? e->rms_rel : NAN,
         .bias = e->present ? e->bias : NAN,
@@ -161,6 +168,7 @@ static void print_recipe(const ng_terminal *terminal, const ng_run_record *run, 
     fputc('\n', terminal->out);
     print_recipe_name(terminal, r, 0);
     fputc('\n', terminal->out);
+    print_groups(terminal);
     print_titles(terminal);
     for (size_t i = 0; i < run->list->count; i++) {
         const ng_case *one = &run->list->cases[i];
@@ -222,14 +230,14 @@ ng_status ng_model_table(const ng_terminal *terminal, const ng_run_record *run, 
     recipe *recipes = malloc((run->list->count + 1) * sizeof *recipes);
     if (!recipes) return ng_fail(error, NG_NO_MEMORY, "out of memory");
     size_t count = find_recipes(run, recipes);
-    print_groups(terminal);
     for (size_t i = 0; i < count; i++)
         print_recipe(terminal, run, &recipes[i]);
     print_overview(terminal, recipes, count);
-    fputs("\nkernel: error against the exact result on the quantized operands, at the element nearest to its bound (rms: all);\n"
-          "bound: proved for that element; bias: sum of sgn(c) (computed - c) over sum of |c|.\n"
-          "recipe: against the exact result on the operands before quantization.\n"
-          "checked: elements of the result; a part is a seeded set of rows and columns, --full checks all.\n",
+    fputs("\nkernel: against the exact product of the quantized operands. error and bound: of\n"
+          "the element nearest to its bound, which is proved and includes the rounding of the\n"
+          "result; ratio: the one over the other, 1 fails; bias: sum of sgn(c) (computed - c)\n"
+          "over sum of |c|. recipe: against the exact product before quantization.\n"
+          "checked: elements; a part is a seeded set of rows and columns (--full: all).\n",
           terminal->out);
     free(recipes);
     return NG_OK;

@@ -240,6 +240,23 @@ void ng_terminal_clear_progress(ng_terminal *terminal) {
     terminal->progress_shown = false;
 }
 
+/* A text broken between words at the terminal's width, each line indented. */
+static void print_wrapped(const ng_terminal *terminal, const char *text, int indent) {
+    int room = terminal->columns - indent, used = 0;
+    while (terminal->columns && columns_of(text) > room) {
+        const char *end = skip_columns(text, room);
+        while (end > text && *end != ' ')
+            end--;
+        if (end == text) break;
+        fprintf(terminal->out, "%s%*s", used++ ? "\n" : "", indent, "");
+        print_clean(terminal->out, text, (size_t)(end - text));
+        text = end + 1;
+    }
+    fprintf(terminal->out, "%s%*s", used ? "\n" : "", indent, "");
+    print_clean(terminal->out, text, strlen(text));
+    fputc('\n', terminal->out);
+}
+
 /* ---- summary ------------------------------------------------------------------------------------------------------*/
 static void print_failure(const ng_terminal *terminal, const ng_run_record *run, size_t i) {
     char repro[NG_REPRO_BYTES];
@@ -248,9 +265,9 @@ static void print_failure(const ng_terminal *terminal, const ng_run_record *run,
     print_status(terminal, run->results[i].verdict);
     fputc(' ', terminal->out);
     ng_print_elided(terminal->out, run->list->cases[i].id, 0);
-    fputs("\n        ", terminal->out);
-    ng_print_elided(terminal->out, run->results[i].reason, 0);
-    fputs("\n        ", terminal->out);
+    fputc('\n', terminal->out);
+    print_wrapped(terminal, run->results[i].reason, 8);
+    fputs("        ", terminal->out); /* the command stays one line, to be copied */
     ng_print_elided(terminal->out, repro, 0);
     fputc('\n', terminal->out);
 }
@@ -284,9 +301,8 @@ static void print_skips(const ng_terminal *terminal, const ng_run_record *run) {
         }
     }
     for (size_t r = 0; r < kinds; r++) {
-        fprintf(terminal->out, "%zu skipped: ", counts[r]);
-        ng_print_elided(terminal->out, reasons[r], 0);
-        fputc('\n', terminal->out);
+        fprintf(terminal->out, "%zu skipped:\n", counts[r]);
+        print_wrapped(terminal, reasons[r], 8);
     }
     if (others) fprintf(terminal->out, "%zu skipped for other reasons\n", others);
 }
@@ -330,7 +346,8 @@ void ng_terminal_summary(ng_terminal *terminal, const ng_run_record *run, double
     ng_figure_count((double)elements, figure[1]);
     ng_figure_count((double)predicted, figure[2]);
     ng_figure_count((double)differ, figure[3]);
-    fprintf(terminal->out, "\n%s of %s elements checked", figure[0], figure[1]);
+    if (checked == elements) fprintf(terminal->out, "\nall %s elements checked", figure[1]);
+    else fprintf(terminal->out, "\n%s of %s elements checked", figure[0], figure[1]);
     if (predicted) fprintf(terminal->out, "; %s predicted bit for bit, %s differ", figure[2], figure[3]);
     fputc('\n', terminal->out);
     print_worst(terminal, run);
