@@ -2,6 +2,7 @@
 #include "harness/command.h"
 #include "kernels/catalogue.h"
 #include "suites/cases.h"
+#include "suites/replay.h"
 #include "suites/build_facts.h"
 #include "suites/build_commit.h"
 #include "suites/kernels_digest.h"
@@ -13,6 +14,7 @@ static const ng_command commands[] = {
     {"run", "run kernels against exact references", ng_command_run},
     {"list", "print the cases that run would run", ng_command_list},
     {"shapes", "print the products that training a model takes", ng_command_shapes},
+    {"replay", "compute recorded tensor-core steps by a contract's model", ng_command_replay},
 };
 
 static const ng_build build = {
