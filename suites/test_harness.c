@@ -35,6 +35,12 @@ static ng_status fake_create(const ng_settings *settings, const ng_catalogue *ca
 
 static void fake_free(ng_judge *judge) { free(judge); }
 
+/* As a kernel's stray pointer would, also where a sanitizer has a handler of its own. */
+static void segv(void) {
+    signal(SIGSEGV, SIG_DFL);
+    raise(SIGSEGV);
+}
+
 static void die_soon(int number) {
     (void)number;
     _exit(7);
@@ -70,8 +76,8 @@ static ng_status fake_judge_case(ng_judge *judge, const ng_case *one, ng_result 
             if (v != NG_PASS) snprintf(result->reason, sizeof result->reason, "made so <&> # \"here\"");
             return NG_OK;
         }
-    if (own->wounded) raise(SIGSEGV);
-    if (!strcmp(how, "segv")) raise(SIGSEGV);
+    if (own->wounded) segv();
+    if (!strcmp(how, "segv")) segv();
     if (!strcmp(how, "aborts")) abort();
     if (!strcmp(how, "leaves")) exit(0);
     if (!strcmp(how, "kills")) raise(SIGKILL);
@@ -226,7 +232,7 @@ static void neighbours_are_not_blamed(void) {
 
 static ng_status broken_create(const ng_settings *settings, const ng_catalogue *catalogue, ng_judge **judge, ng_error *error) {
     (void)catalogue, (void)judge;
-    if (settings->device == 1) raise(SIGSEGV);
+    if (settings->device == 1) segv();
     return ng_fail(error, NG_DEVICE, "no such device");
 }
 
@@ -279,7 +285,7 @@ static void write_text(const char *path, const char *text, size_t length) {
     cr_assert(file && fwrite(text, 1, length, file) == length && !fclose(file), "%s", path);
 }
 
-/* Every test works in a folder of its own, which is removed only if it is left empty of surprises. */
+/* Every test works in a folder of its own, which is removed at its end. */
 static void enter_folder(char folder[64]) {
     snprintf(folder, 64, "/tmp/ng-harness-XXXXXX");
     cr_assert(mkdtemp(folder) && !chdir(folder), "%s: %s", folder, strerror(errno));

@@ -33,6 +33,9 @@ const ng_plugin *ng_plugin_entry(void) { return NG_PLUGIN_WRONG == RETURNS_NULL 
 #endif
 
 __attribute__((constructor)) static void on_load(void) {
-    if (NG_PLUGIN_WRONG == CRASHES) raise(SIGSEGV);
+    if (NG_PLUGIN_WRONG == CRASHES) {
+        signal(SIGSEGV, SIG_DFL); /* a sanitizer's handler would end it otherwise */
+        raise(SIGSEGV);
+    }
     if (NG_PLUGIN_WRONG == LEAVES) exit(0);
 }
