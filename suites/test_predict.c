@@ -128,7 +128,7 @@ typedef struct subject {
     bool accumulate;
 } subject;
 
-#define MMA(step, ...) {.order = NG_SUM_MMA, .mma = step, __VA_ARGS__}
+#define MMA(...) {.order = NG_SUM_MMA, .mma = __VA_ARGS__}
 #define PLAIN(f) f, f, NG_NO_FORMAT, {0, 0}, {0, 0}
 
 static const subject subjects[] = {
