@@ -4,12 +4,12 @@
 #include "kernels/common/rows.h"
 #include "kernels/cpu/cpu.h"
 
-enum { CHUNK = 512 };
+enum { CHUNK = 512 }; /* elements at a time; a multiple of the columns of every block that is not a whole row */
 
-NG_ALWAYS_INLINE void exact_products(const float *values, const float *scales, int64_t from, int64_t n, int64_t block, double tensor_scale,
+NG_ALWAYS_INLINE void exact_products(const float *values, const float *scales, int64_t n, int64_t block, double tensor_scale,
                            double *products) {
     for (int64_t i = 0; i < n;) {
-        int64_t b = (from + i) / block, end = ng_cpu_min(n, (b + 1) * block - from);
+        int64_t b = i / block, end = ng_cpu_min(n, (b + 1) * block);
         double scale = (double)scales[b] * tensor_scale;
         for (; i < end; i++)
             products[i] = (double)values[i] * scale;
@@ -36,7 +36,7 @@ NG_ALWAYS_INLINE void store_products(ng_format_id to, const ng_caster *caster, c
 /* One chunk of a row, compiled for each instruction set. */
 typedef struct chunk_in {
     const float *values, *scales;
-    int64_t offset, n, block; /* offset of the first value in its block */
+    int64_t n, block; /* the first value begins a block, or lies in the only one */
     double tensor_scale;
 } chunk_in;
 typedef void multiply_chunk(const chunk_in *in, ng_format_id to, const ng_caster *caster, void *row, int64_t from);
@@ -44,7 +44,7 @@ typedef void multiply_chunk(const chunk_in *in, ng_format_id to, const ng_caster
 #define MULTIPLY_CHUNK(name, target)                                                                                \
     target static void name(const chunk_in *in, ng_format_id to, const ng_caster *caster, void *row, int64_t from) { \
         double products[CHUNK];                                                                                     \
-        exact_products(in->values, in->scales, in->offset, in->n, in->block, in->tensor_scale, products);           \
+        exact_products(in->values, in->scales, in->n, in->block, in->tensor_scale, products);           \
         store_products(to, caster, products, in->n, row, from);                                                     \
     }
 MULTIPLY_CHUNK(multiply_c, )
@@ -77,7 +77,7 @@ static ng_status launch_dequantize(const ng_kernel *kernel, const ng_launch *lau
             int64_t last = (from + n - 1) / block_columns;
             ng_cpu_decode(&elements, ng_cpu_row(in, row), from, n, values);
             ng_cpu_decode(&scale_codes, ng_cpu_row(scales, row / block_rows), first, last - first + 1, block_scales);
-            const chunk_in chunk = {values, block_scales, from - first * block_columns, n, block_columns, tensor_scale};
+            const chunk_in chunk = {values, block_scales, n, block_columns, tensor_scale};
             multiply_one(&chunk, kernel->out, &caster, ng_cpu_row(out, row), from);
         }
     }
