@@ -119,6 +119,42 @@ bool ng_guarded_intact(const ng_guarded *guarded) {
     return intact;
 }
 
+/* ---- the mirror in device memory ----------------------------------------------------------------------------------*/
+static size_t whole_bytes(const ng_guarded *guarded) { return guarded->bytes + 2 * NG_GUARD_BYTES; }
+
+ng_status ng_guarded_send(ng_guarded *guarded, ng_gpu *gpu, ng_error *error) {
+    ng_status status = NG_OK;
+    void *made = NULL;
+    if (!guarded->device) {
+        status = ng_gpu_malloc(gpu, whole_bytes(guarded), &made, error);
+        if (status) return status;
+        guarded->device = made;
+    }
+    return ng_gpu_copy(gpu, guarded->device, guarded->base, whole_bytes(guarded), NG_TO_DEVICE, error);
+}
+
+ng_status ng_guarded_fetch(ng_guarded *guarded, ng_gpu *gpu, bool guards_only, ng_error *error) {
+    size_t after = NG_GUARD_BYTES + guarded->bytes;
+    if (!guards_only) return ng_gpu_copy(gpu, guarded->base, guarded->device, whole_bytes(guarded), NG_FROM_DEVICE, error);
+    ng_status status = ng_gpu_copy(gpu, guarded->base, guarded->device, NG_GUARD_BYTES, NG_FROM_DEVICE, error);
+    if (status) return status;
+    return ng_gpu_copy(gpu, guarded->base + after, guarded->device + after, NG_GUARD_BYTES, NG_FROM_DEVICE, error);
+}
+
+void ng_guarded_free_device(ng_guarded *guarded, ng_gpu *gpu) {
+    if (guarded->device) ng_gpu_free(gpu, guarded->device);
+    guarded->device = NULL;
+}
+
+ng_tensor ng_guarded_view(const ng_guarded *guarded) {
+    ng_tensor tensor = guarded->tensor;
+    if (!guarded->device) return tensor;
+    tensor.data = guarded->device + NG_GUARD_BYTES;
+    tensor.space = NG_GPU;
+    return tensor;
+}
+
+/* ---- plain tensors ------------------------------------------------------------------------------------------------*/
 ng_status ng_tensor_create(ng_format_id format, int64_t rows, int64_t columns, ng_tensor *tensor, ng_error *error) {
     int64_t row_bytes = 0;
     size_t bytes = 0;

@@ -130,8 +130,8 @@ static ng_status prepare(session *s, int argc, char **argv, ng_error *error) {
         .seed = o->seed, .threads = (int)o->threads, .full = o->full, .timing = !o->no_speed,
         .time_limit_s = timing_budget(o), .timeout_s = o->timeout_s, .warm_cache = o->warm_cache, .device = (int)o->device,
     };
-    ng_fingerprint_collect(s->program->build, &s->selected.plugins, s->program->gpu_probe, s->settings.device,
-                           &s->fingerprint);
+    ng_fingerprint_collect(s->program->build, &s->selected.plugins, o->backend == NG_BACKEND_CPU ? NULL : s->program->gpu_probe,
+                           s->settings.device, &s->fingerprint);
     s->record = (ng_run_record){
         .argc = argc, .argv = argv, .level = (ng_level)o->level, .seed = o->seed, .device = s->settings.device,
         .tags = &o->tags, .fingerprint = &s->fingerprint, .list = &s->selected.list, .results = s->results,

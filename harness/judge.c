@@ -35,8 +35,20 @@ ng_status ng_judge_create(const ng_settings *settings, const ng_catalogue *catal
     return NG_OK;
 }
 
+bool ng_judge_has_gpu(ng_judge *judge) {
+    const ng_settings *settings = &judge->settings;
+    if (!judge->gpu_tried) {
+        const ng_runtime *runtime = settings->runtime ? settings->runtime : ng_cuda_runtime();
+        judge->gpu_tried = true;
+        if (!ng_gpu_open(runtime, settings->device, &judge->gpu, &judge->gpu_absent)) judge->gpu_absent.status = NG_OK;
+    }
+    return !judge->gpu_absent.status;
+}
+
 void ng_judge_free(ng_judge *judge) {
     if (!judge) return;
+    ng_nvml_close(&judge->nvml);
+    if (judge->gpu.runtime) ng_gpu_close(&judge->gpu);
     ng_cache_clear(&judge->cache);
     free(judge);
 }
@@ -48,6 +60,24 @@ static bool is_small(const ng_case *one) {
     return !one->exhaustive && m * n <= 0x1p16 && m * n * (double)p->k <= 0x1p23;
 }
 
+static void skip(ng_result *result, const char *why) {
+    result->verdict = NG_SKIP;
+    snprintf(result->reason, sizeof result->reason, "%.511s", why);
+}
+
+/* What does not fit into the GPU's memory was not judged; what was found before it did not fit stays found. */
+static ng_status skip_if_too_large(ng_judge *judge, ng_status status, ng_result *result, const ng_error *error) {
+    if (status != NG_NO_MEMORY || !judge->gpu.short_of_memory) return status;
+    if (result->verdict != NG_FAIL) skip(result, error->text);
+    return NG_OK;
+}
+
+void ng_observe(const ng_judge *judge, const ng_case *one, ng_role role, const ng_tensor *computed, const ng_tensor *expected,
+                const double *exact) {
+    const ng_observation observation = {one, role, computed, expected, exact};
+    if (judge->settings.observe) judge->settings.observe(judge->settings.observer, &observation);
+}
+
 ng_status ng_judge_case(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
     memset(result, 0, sizeof *result);
     result->verdict = NG_PASS;
@@ -56,10 +86,14 @@ ng_status ng_judge_case(ng_judge *judge, const ng_case *one, ng_result *result, 
     if (!one->kernel || one->kernel->op >= NG_OPS)
         return ng_fail(error, NG_BAD_ARGUMENT, "%s: a case without a kernel, or of an unknown operation", one->id);
     if (!drivers[one->kernel->op]) {
-        result->verdict = NG_SKIP;
-        snprintf(result->reason, sizeof result->reason, "no judge for this operation yet");
+        skip(result, "no judge for this operation yet");
         return NG_OK;
     }
+    if (one->kernel->backend == NG_BACKEND_CUDA && !ng_judge_has_gpu(judge)) { /* before any data is made for it */
+        skip(result, judge->gpu_absent.text);
+        return NG_OK;
+    }
+    judge->gpu.short_of_memory = false;
     judge->cache.now++;
     int before = omp_get_max_threads();
     judge->threads = is_small(one) ? 1 : judge->most_threads;
@@ -68,5 +102,5 @@ ng_status ng_judge_case(ng_judge *judge, const ng_case *one, ng_result *result, 
     ng_driver driver = one->exhaustive ? ng_judge_every_input : drivers[one->kernel->op];
     ng_status status = driver(judge, one, result, error);
     omp_set_num_threads(before);
-    return status;
+    return skip_if_too_large(judge, status, result, error);
 }

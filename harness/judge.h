@@ -9,6 +9,15 @@ typedef struct ng_catalogue { /* every kernel that this run knows: the program's
     size_t count;
 } ng_catalogue;
 
+/* A tensor that a kernel wrote, beside what it should hold, for whoever measures by other rules. */
+typedef struct ng_observation {
+    const ng_case *one;
+    ng_role role;
+    const ng_tensor *computed; /* of the first launch, in host memory */
+    const ng_tensor *expected; /* the same shape and format; NULL: see exact */
+    const double *exact;       /* [rows][columns], before its rounding into the format */
+} ng_observation;
+
 typedef struct ng_settings {
     uint64_t seed;
     int threads;             /* CPU threads; 0: all */
@@ -21,6 +30,10 @@ typedef struct ng_settings {
     bool save_always;
     int device;              /* CUDA ordinal */
     bool verify_on_cpu;      /* never let the GPU be its own witness */
+    const struct ng_runtime *runtime; /* of the GPU; NULL: the one that the program was built with */
+    /* Called with every tensor that is compared with a reference, in the process that judges; NULL: nobody. */
+    void (*observe)(void *context, const ng_observation *observation);
+    void *observer;
 } ng_settings;
 
 /* What cases of one process share: settings, catalogue, caches (tensor maxima, exact products of the last operands),

@@ -2,7 +2,6 @@
  * given words bit for bit, over all words of chosen values, and by the statistics of the words that the kernel draws itself. */
 #include "harness/judge_internal.h"
 #include "reference/round.h"
-#include "reference/sweep.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -80,6 +79,7 @@ static ng_status cast_and_compare(ng_judge *judge, const ng_case *one, const ng_
     if (status || !*launched || (is_stochastic(one->kernel) && !words)) return status;
     status = ng_tensor_create(one->kernel->out, source->rows, source->columns, &expected, error);
     if (!status) status = round_all(source, &one->kernel->contract.cast, words, judge->threads, &expected, error);
+    if (!status) ng_observe(judge, one, NG_OUT, &session->first[NG_OUT], &expected, NULL);
     if (!status) status = ng_measure_codes(&session->first[NG_OUT], &expected, false, judge->threads, &result->error, power);
     ng_tensor_free(&expected);
     if (status) return status;
@@ -204,81 +204,6 @@ static ng_status every_code(ng_judge *judge, const ng_case *one, ng_result *resu
     }
     ng_session_end(&session);
     ng_tensor_free(&source);
-    return status;
-}
-
-/* 2^32 inputs in pieces that stay in the caches; the first and the last launch are watched like any other, those between
- * only for what they write outside. */
-enum { SWEEP_PIECE = 1 << 20, SWEEP_COLUMNS = 4096 };
-
-static uint64_t check_piece(const ng_sweep *sweep, uint32_t start, const ng_tensor *out, int threads, uint32_t *first) {
-    uint64_t differ = 0;
-    uint32_t lowest = UINT32_MAX;
-#pragma omp parallel for num_threads(threads) reduction(+ : differ) reduction(min : lowest)
-    for (int64_t row = 0; row < out->rows; row++) {
-        uint32_t at = 0;
-        uint64_t here = ng_sweep_check(sweep, start + (uint32_t)row * SWEEP_COLUMNS, SWEEP_COLUMNS,
-                                       (const char *)out->data + row * out->row_bytes, &at);
-        differ += here;
-        if (here && at < lowest) lowest = at;
-    }
-    *first = lowest;
-    return differ;
-}
-
-static void sweep_pieces(ng_session *session, const ng_sweep *sweep, uint64_t *differ, uint32_t *first,
-                         ng_result *result) {
-    int threads = session->judge->threads;
-    const uint64_t pieces = ((uint64_t)1 << 32) / SWEEP_PIECE;
-    for (uint64_t piece = 0; piece < pieces; piece++) {
-        uint32_t start = (uint32_t)(piece * SWEEP_PIECE), *bits = session->roles[NG_IN].tensor.data, at;
-#pragma omp parallel for num_threads(threads)
-        for (uint32_t i = 0; i < SWEEP_PIECE; i++)
-            bits[i] = start + i;
-        bool watched = piece == 0 || piece + 1 == pieces;
-        if (watched) ng_guarded_seal(&session->roles[NG_IN]);
-        if (!ng_session_launch(session, 0, false, watched, result)) return;
-        uint64_t here = check_piece(sweep, start, &session->roles[NG_OUT].tensor, threads, &at);
-        if (here && !*differ) *first = at;
-        *differ += here;
-    }
-}
-
-ng_status ng_judge_sweep(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
-    const ng_kernel *kernel = one->kernel;
-    ng_problem problem = one->problem;
-    ng_sweep sweep = {0};
-    ng_session session = {0};
-    ng_tensor in = {0};
-    uint64_t differ = 0;
-    uint32_t first = 0;
-    problem.m = SWEEP_PIECE / SWEEP_COLUMNS;
-    problem.n = SWEEP_COLUMNS;
-    if (kernel->in != NG_FP32) return ng_fail(error, NG_BAD_ARGUMENT, "%s: every input can be tried of fp32 and 16-bit formats only", one->id);
-    if (!ng_session_begin(&session, judge, kernel, &problem, result)) return NG_OK;
-    double start = ng_now_s();
-    ng_status status = ng_sweep_new(kernel->out, &kernel->contract.cast, &sweep);
-    if (status) status = ng_fail(error, status, "no proved thresholds for %s", kernel->name);
-    if (!status) status = ng_tensor_create(NG_FP32, problem.m, problem.n, &in, error);
-    if (!status) status = ng_session_input(&session, NG_IN, &in, error);
-    if (!status) status = ng_session_output(&session, NG_OUT, kernel->out, problem.m, problem.n, error);
-    if (status) goto done;
-    sweep_pieces(&session, &sweep, &differ, &first, result);
-    ng_error_figures *f = &result->error;
-    f->present = true;
-    f->checked = f->elements = (int64_t)1 << 32;
-    f->by_tier[NG_TIER_INTEGER] = f->checked;
-    f->beyond_bound = (int64_t)differ;
-    f->bound_ratio = differ ? 1 : 0;
-    f->max_rel = f->max_ulp = f->max_abs = f->rms_rel = f->bias = f->sqnr_db = f->expected_ratio = NAN;
-    f->worst[1] = first;
-    if (differ)
-        ng_accuse(result, NG_FAIL, "%llu of 2^32 inputs give another code, the first 0x%08x", (unsigned long long)differ, first);
-    result->verify_s = ng_now_s() - start;
-done:
-    ng_sweep_free(&sweep);
-    ng_session_end(&session);
-    ng_tensor_free(&in);
     return status;
 }
 

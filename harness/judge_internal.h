@@ -5,6 +5,7 @@
 
 #include "harness/buffers.h"
 #include "harness/judge.h"
+#include "harness/nvml.h"
 #include "harness/timing.h"
 #include "harness/verdict.h"
 #include "reference/gemm.h"
@@ -46,10 +47,22 @@ struct ng_judge {
     ng_cache cache;
     ng_ceilings ceilings;
     bool ceilings_known, blas_known;
+    ng_gpu gpu;             /* opened by the first case that needs it */
+    bool gpu_tried;
+    ng_error gpu_absent;    /* why there is none; status NG_OK: there is one */
+    ng_nvml nvml;
+    double gpu_copy_bytes_s; /* 0: not measured yet, NaN: can't be */
 };
+
+/* False: there is no GPU to use, and judge->gpu_absent says why. */
+bool ng_judge_has_gpu(ng_judge *judge);
 
 /* The random words that the judge hands to kernels, and its choices. */
 uint32_t ng_word(uint64_t seed, uint64_t index);
+
+/* Tells the settings' observer, if there is one. expected or exact is given. */
+void ng_observe(const ng_judge *judge, const ng_case *one, ng_role role, const ng_tensor *computed, const ng_tensor *expected,
+                const double *exact);
 
 /* ---- source data and operands --------------------------------------------------------------------------------------*/
 /* The window [row0, row0 + rows) x [column0, + columns) of the described tensor in `format`; owned by the cache. */
@@ -87,6 +100,7 @@ typedef struct ng_session {
     uint32_t written;          /* bit per role: outputs */
     const ng_tensor *initial;  /* what OUT holds before a launch; NULL: poison */
     ng_guarded workspace;
+    ng_error broken;           /* what kept a launch from having a verdict: the device, memory; status NG_OK: nothing */
 } ng_session;
 
 /* False: *result is a skip with the kernel's reason. */
@@ -97,8 +111,10 @@ ng_status ng_session_output(ng_session *session, ng_role role, ng_format_id form
                             ng_error *error);
 void ng_session_end(ng_session *session);
 
-/* One launch. watched: outputs are poisoned before, and inputs compared after; guards are looked at in any case. False:
- * it failed or broke a rule, and was accused (not of NG_UNSUPPORTED where quiet). */
+/* One launch. watched: outputs are poisoned before, and inputs compared after; guards are looked at in any case. Buffers of
+ * a GPU are sent and fetched; unwatched ones are not, but for their guards. False: it failed or broke a rule, and was
+ * accused (not of NG_UNSUPPORTED where quiet); or the device failed, and session->broken says how; or the device has no
+ * code of the kernel, and the result is a skip. */
 bool ng_session_launch(ng_session *session, int poison, bool quiet, bool watched, ng_result *result);
 
 /* Launches at least twice (once where that takes long and no repeats are asked for), under different poisons and numbers
@@ -107,9 +123,18 @@ bool ng_session_launch(ng_session *session, int poison, bool quiet, bool watched
  * no accusation. */
 ng_status ng_session_run(ng_session *session, uint32_t repeats, bool quiet, ng_result *result, bool *launched, ng_error *error);
 
+/* What a failed launch means for the case: NG_OK where it was accused. */
+ng_status ng_session_broken(const ng_session *session, ng_error *error);
+
 /* Times the sessions one after the other as one operation; names [count] of the parts, NULL for a single one. */
 ng_status ng_session_time(ng_session *const *sessions, const char *const *names, int count, ng_level level, double flop,
                           ng_result *result, ng_error *error);
+
+/* The same on a GPU, with the bytes that the operation moves. */
+ng_status ng_session_time_gpu(ng_session *const *sessions, const char *const *names, int count, double limit_s, double flop,
+                              double bytes, ng_result *result, ng_error *error);
+/* A launch of the session's kernel on its tensors. */
+void ng_session_fill(const ng_session *session, ng_launch *launch);
 
 /* The digest of the outputs, into the result. */
 void ng_session_digest(const ng_session *session, ng_result *result);

@@ -22,8 +22,10 @@ const char *const ng_role_names[NG_ROLES] = {
 
 static void skip(ng_result *result, const char *why) {
     result->verdict = NG_SKIP;
-    snprintf(result->reason, sizeof result->reason, "%s", why);
+    snprintf(result->reason, sizeof result->reason, "%.511s", why);
 }
+
+static bool on_gpu(const ng_session *session) { return session->device.backend == NG_BACKEND_CUDA; }
 
 bool ng_session_begin(ng_session *session, ng_judge *judge, const ng_kernel *kernel, const ng_problem *problem,
                       ng_result *result) {
@@ -32,9 +34,13 @@ bool ng_session_begin(ng_session *session, ng_judge *judge, const ng_kernel *ker
     session->kernel = kernel;
     session->problem = *problem;
     session->device = judge->cpu;
-    if (kernel->backend != NG_BACKEND_CPU) {
-        skip(result, "no CUDA device");
-        return false;
+    if (kernel->backend == NG_BACKEND_CUDA) {
+        if (!ng_judge_has_gpu(judge)) {
+            skip(result, judge->gpu_absent.text);
+            return false;
+        }
+        session->device = judge->gpu.device;
+        session->device.threads = judge->threads;
     }
     const char *why = kernel->supports ? kernel->supports(kernel, problem, &session->device) : NULL;
     if (why) skip(result, why);
@@ -47,7 +53,10 @@ static int64_t padding_of(ng_format_id format, int64_t rows, int64_t columns) {
 }
 
 ng_status ng_session_input(ng_session *session, ng_role role, const ng_tensor *value, ng_error *error) {
-    return ng_guarded_copy(value, padding_of(value->format, value->rows, value->columns), &session->roles[role], error);
+    ng_guarded *guarded = &session->roles[role];
+    ng_status status = ng_guarded_copy(value, padding_of(value->format, value->rows, value->columns), guarded, error);
+    if (!status && on_gpu(session)) status = ng_guarded_send(guarded, &session->judge->gpu, error);
+    return status;
 }
 
 ng_status ng_session_output(ng_session *session, ng_role role, ng_format_id format, int64_t rows, int64_t columns,
@@ -58,12 +67,17 @@ ng_status ng_session_output(ng_session *session, ng_role role, ng_format_id form
     return ng_guarded_create(format, rows, columns, padding_of(format, rows, columns), &session->roles[role], error);
 }
 
+static void free_guarded(ng_session *session, ng_guarded *guarded) {
+    if (guarded->device) ng_guarded_free_device(guarded, &session->judge->gpu);
+    ng_guarded_free(guarded);
+}
+
 void ng_session_end(ng_session *session) {
     for (int role = 0; role < NG_ROLES; role++) {
-        ng_guarded_free(&session->roles[role]);
+        free_guarded(session, &session->roles[role]);
         ng_tensor_free(&session->first[role]);
     }
-    ng_guarded_free(&session->workspace);
+    free_guarded(session, &session->workspace);
 }
 
 static bool writes(const ng_session *session, int role) { return session->written >> role & 1; }
@@ -74,26 +88,70 @@ static ng_status make_workspace(ng_session *session, ng_error *error) {
     if (!bytes || session->workspace.base) return NG_OK;
     if (bytes > (size_t)1 << 40) return ng_fail(error, NG_NO_MEMORY, "%s asks for %zu bytes of workspace", kernel->name, bytes);
     ng_status status = ng_guarded_create(NG_E4M3, 1, (int64_t)bytes, 0, &session->workspace, error);
-    if (!status) ng_guarded_poison(&session->workspace, 0); /* zeros would hide a workspace that is read before it is written */
-    return status;
+    if (status) return status;
+    ng_guarded_poison(&session->workspace, 0); /* zeros would hide a workspace that is read before it is written */
+    return on_gpu(session) ? ng_guarded_send(&session->workspace, &session->judge->gpu, error) : NG_OK;
 }
 
-static void fill_launch(const ng_session *session, ng_launch *launch) {
+void ng_session_fill(const ng_session *session, ng_launch *launch) {
     *launch = (ng_launch){.problem = &session->problem, .device = &session->device};
+    if (on_gpu(session)) launch->stream = session->judge->gpu.stream;
     for (int role = 0; role < NG_ROLES; role++)
-        launch->tensors[role] = session->roles[role].tensor;
+        launch->tensors[role] = ng_guarded_view(&session->roles[role]);
     if (session->workspace.base) {
-        launch->workspace = session->workspace.tensor.data;
+        launch->workspace = ng_guarded_view(&session->workspace).data;
         launch->workspace_bytes = session->workspace.bytes;
     }
 }
 
-static void prepare_outputs(ng_session *session, int poison) {
-    for (int role = 0; role < NG_ROLES; role++) {
+static ng_status prepare_outputs(ng_session *session, int poison) {
+    ng_status status = NG_OK;
+    for (int role = 0; role < NG_ROLES && !status; role++) {
+        ng_guarded *g = &session->roles[role];
         if (!writes(session, role)) continue;
-        if (role == NG_OUT && session->initial) ng_tensor_copy(session->initial, &session->roles[role].tensor);
-        else ng_guarded_poison(&session->roles[role], poison);
+        if (role == NG_OUT && session->initial) ng_tensor_copy(session->initial, &g->tensor);
+        else ng_guarded_poison(g, poison);
+        if (on_gpu(session)) status = ng_guarded_send(g, &session->judge->gpu, &session->broken);
     }
+    return status;
+}
+
+/* What the device made of the buffers: all of them where they are compared, else the guards. */
+static ng_status fetch_buffers(ng_session *session, bool watched) {
+    ng_gpu *gpu = &session->judge->gpu;
+    ng_status status = NG_OK;
+    for (int role = 0; role < NG_ROLES && !status; role++)
+        if (session->roles[role].device) status = ng_guarded_fetch(&session->roles[role], gpu, !watched, &session->broken);
+    if (!status && session->workspace.device) status = ng_guarded_fetch(&session->workspace, gpu, true, &session->broken);
+    return status;
+}
+
+/* A launch on a GPU shows what came of it when the device rests. *launched: what the kernel itself said, corrected. False:
+ * there is no verdict to be had (broken), or a skip. */
+static bool settle(ng_session *session, ng_status *launched, char *message, size_t bytes, ng_result *result) {
+    ng_gpu *gpu = &session->judge->gpu;
+    const ng_runtime *r = gpu->runtime;
+    int code = r->last_error(), after = r->synchronize();
+    if (after) {
+        ng_gpu_check(gpu, after, "the kernel faulted", &session->broken);
+        return false;
+    }
+    if (code == NG_CUDA_NO_IMAGE || code == NG_CUDA_NEW_PTX) {
+        char why[160];
+        snprintf(why, sizeof why, "no code for sm_%d in this kernel: %s (%s)", gpu->device.sm, r->error_text(code), r->error_name(code));
+        if (result->verdict == NG_PASS) skip(result, why);
+        return false;
+    }
+    if (code == NG_CUDA_NO_MEMORY || *launched == NG_NO_MEMORY) {
+        gpu->short_of_memory = true;
+        ng_fail(&session->broken, NG_NO_MEMORY, "not enough memory on the GPU to launch: %s", *message ? message : r->error_text(code));
+        return false;
+    }
+    if (code && !*launched) {
+        *launched = NG_DEVICE; /* it did not look */
+        snprintf(message, bytes, "%s (%s)", r->error_text(code), r->error_name(code));
+    }
+    return true;
 }
 
 static bool check_buffers(const ng_session *session, bool watched, ng_result *result) {
@@ -120,12 +178,15 @@ static bool check_buffers(const ng_session *session, bool watched, ng_result *re
 bool ng_session_launch(ng_session *session, int poison, bool quiet, bool watched, ng_result *result) {
     char message[256] = "";
     ng_launch launch;
-    if (watched) prepare_outputs(session, poison);
-    fill_launch(session, &launch);
+    session->broken.status = NG_OK;
+    if (watched && prepare_outputs(session, poison)) return false;
+    ng_session_fill(session, &launch);
     launch.message = message;
     launch.message_bytes = sizeof message;
     ng_status status = session->kernel->launch(session->kernel, &launch);
     message[sizeof message - 1] = 0;
+    if (on_gpu(session) && !settle(session, &status, message, sizeof message, result)) return false;
+    if (on_gpu(session) && fetch_buffers(session, watched)) return false;
     if (status && !(quiet && status == NG_UNSUPPORTED))
         ng_accuse(result, NG_FAIL, "the launch failed: %s", *message ? message : "the kernel gives no reason");
     return check_buffers(session, watched, result) && !status;
@@ -176,7 +237,7 @@ ng_status ng_session_run(ng_session *session, uint32_t repeats, bool quiet, ng_r
     ng_status status = make_workspace(session, error);
     if (status) return status;
     double start = ng_now_s();
-    if (!ng_session_launch(session, 0, quiet, true, result)) return NG_OK;
+    if (!ng_session_launch(session, 0, quiet, true, result)) return ng_session_broken(session, error);
     double took = ng_now_s() - start;
     *launched = true;
     for (int role = 0; role < NG_ROLES; role++)
@@ -192,7 +253,13 @@ ng_status ng_session_run(ng_session *session, uint32_t repeats, bool quiet, ng_r
         if (result->verdict != before) break;
     }
     session->device.threads = threads;
-    return NG_OK;
+    return ng_session_broken(session, error);
+}
+
+ng_status ng_session_broken(const ng_session *session, ng_error *error) {
+    if (!session->broken.status) return NG_OK;
+    *error = session->broken;
+    return error->status;
 }
 
 void ng_session_digest(const ng_session *session, ng_result *result) {
@@ -253,7 +320,7 @@ static ng_status run_rotation(void *context, int iteration, double *part_s) {
     for (int s = 0; s < r->count; s++) {
         ng_launch launch;
         double start = ng_now_s();
-        fill_launch(r->sessions[s], &launch);
+        ng_session_fill(r->sessions[s], &launch);
         memcpy(launch.tensors, r->roles[s * COPIES + iteration % r->copies], sizeof launch.tensors);
         ng_status status = r->sessions[s]->kernel->launch(r->sessions[s]->kernel, &launch);
         if (status) return status;
@@ -272,19 +339,20 @@ ng_status ng_session_time(ng_session *const *sessions, const char *const *names,
     ng_timing timing;
     double bytes = 0;
     if (!judge->settings.timing || count > NG_SPEED_PARTS) return NG_OK;
-    ng_status status = judge->ceilings_known ? NG_OK : ng_measure_ceilings(judge->most_threads, &judge->ceilings, error);
-    if (status) return status;
-    judge->ceilings_known = true;
     for (int s = 0; s < count; s++)
         bytes += session_bytes(sessions[s]);
     double limit_s = judge->settings.time_limit_s > 0 ? judge->settings.time_limit_s : level_limit_s[level < NG_LEVELS ? level : NG_CI];
+    if (on_gpu(sessions[0])) return ng_session_time_gpu(sessions, names, count, limit_s, flop, bytes, result, error);
+    ng_status status = judge->ceilings_known ? NG_OK : ng_measure_ceilings(judge->most_threads, &judge->ceilings, error);
+    if (status) return status;
+    judge->ceilings_known = true;
     status = make_rotation(&r, bytes, error);
     if (!status) status = ng_time(run_rotation, &r, names ? count : 0, limit_s, &timing, error);
     free_rotation(&r);
     if (status) return status == NG_NO_MEMORY ? status : ng_fail(error, NG_INTERNAL, "%s launched, but failed when timed", sessions[0]->kernel->name);
     double least_s = fmax(flop / judge->ceilings.fma_flop_s, bytes / judge->ceilings.copy_bytes_s);
     ng_speed *speed = &result->speed;
-    speed->present = true;
+    *speed = (ng_speed){.present = true, .sm_mhz_before = NAN, .sm_mhz_after = NAN};
     speed->median_s = timing.median_s;
     speed->q1_s = timing.q1_s;
     speed->q3_s = timing.q3_s;

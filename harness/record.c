@@ -60,6 +60,8 @@ static const member speed_members[] = {
     MEMBER(ng_speed, median_s, DOUBLE), MEMBER(ng_speed, q1_s, DOUBLE),     MEMBER(ng_speed, q3_s, DOUBLE),
     MEMBER(ng_speed, samples, INT),     MEMBER(ng_speed, flop, DOUBLE),     MEMBER(ng_speed, bytes, DOUBLE),
     MEMBER(ng_speed, rate, DOUBLE),     MEMBER(ng_speed, roofline, DOUBLE), MEMBER(ng_speed, algorithm, TEXT),
+    MEMBER(ng_speed, method, TEXT),     MEMBER(ng_speed, sm_mhz_before, DOUBLE), MEMBER(ng_speed, sm_mhz_after, DOUBLE),
+    MEMBER(ng_speed, throttle, TEXT),
 };
 
 static const member result_members[] = {

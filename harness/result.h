@@ -46,6 +46,9 @@ typedef struct ng_speed {
     struct { char name[24]; double median_s; } parts[NG_SPEED_PARTS];
     int part_count;
     char algorithm[160];
+    char method[64];       /* "graph of 24 launches, 6 sets in turn"; empty on a CPU */
+    double sm_mhz_before, sm_mhz_after; /* the GPU's clock around the samples; NaN unknown */
+    char throttle[96];     /* why it was not higher: "none", "power cap, thermal"; empty: unknown */
 } ng_speed;
 
 typedef struct ng_result {

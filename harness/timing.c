@@ -25,6 +25,14 @@ static double quantile(const double *sorted, int count, double q) {
     return sorted[i] + (place - i) * (sorted[i + 1] - sorted[i]);
 }
 
+void ng_timing_publish(double *samples, int count, ng_timing *timing) {
+    qsort(samples, (size_t)count, sizeof *samples, ascending);
+    timing->q1_s = quantile(samples, count, 0.25);
+    timing->median_s = quantile(samples, count, 0.5);
+    timing->q3_s = quantile(samples, count, 0.75);
+    timing->samples = count;
+}
+
 ng_status ng_time(ng_timed run, void *context, int parts, double limit_s, ng_timing *timing, ng_error *error) {
     double part_s[NG_TIMING_PARTS] = {0};
     memset(timing, 0, sizeof *timing);
@@ -43,14 +51,11 @@ ng_status ng_time(ng_timed run, void *context, int parts, double limit_s, ng_tim
         n++;
     }
     if (!status) {
-        for (int p = 0; p <= parts; p++)
+        for (int p = 0; p < parts; p++) {
             qsort(samples[p], (size_t)n, sizeof(double), ascending);
-        for (int p = 0; p < parts; p++)
             timing->part_s[p] = quantile(samples[p], n, 0.5);
-        timing->q1_s = quantile(samples[parts], n, 0.25);
-        timing->median_s = quantile(samples[parts], n, 0.5);
-        timing->q3_s = quantile(samples[parts], n, 0.75);
-        timing->samples = n;
+        }
+        ng_timing_publish(samples[parts], n, timing);
     }
     free(samples);
     return status;

@@ -249,7 +249,8 @@ static bool is_sound(const frame *answer, size_t index, const char *id) {
            (unsigned)r->verdict < NG_VERDICTS && memchr(r->reason, 0, sizeof r->reason) &&
            memchr(r->digest, 0, sizeof r->digest) && memchr(r->golden, 0, sizeof r->golden) &&
            memchr(r->prediction.model, 0, sizeof r->prediction.model) &&
-           memchr(r->speed.algorithm, 0, sizeof r->speed.algorithm) && r->speed.part_count >= 0 &&
+           memchr(r->speed.algorithm, 0, sizeof r->speed.algorithm) && memchr(r->speed.method, 0, sizeof r->speed.method) &&
+           memchr(r->speed.throttle, 0, sizeof r->speed.throttle) && r->speed.part_count >= 0 &&
            r->speed.part_count <= NG_SPEED_PARTS && memchr(answer->error.text, 0, sizeof answer->error.text);
 }
 

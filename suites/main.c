@@ -1,5 +1,6 @@
 /* The program: its commands, the built-in kernels, the case tables and the facts of the build, handed to the harness. */
 #include "harness/command.h"
+#include "harness/gpu_probe.h"
 #include "kernels/catalogue.h"
 #include "suites/cases.h"
 #include "suites/replay.h"
@@ -49,6 +50,7 @@ int main(int argc, char **argv) {
         .rows = ng_case_rows,
         .row_count = ng_case_row_count,
         .judge = &judge,
+        .gpu_probe = ng_probe_gpu,
     };
     int status = ng_program_main(&program, argc, argv);
     free(kernels);
