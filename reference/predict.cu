@@ -239,7 +239,7 @@ template <> struct Width<double> {
     }
 };
 
-template <typename T> struct Tile { /* one chunk of K of 64 rows of each operand */
+template <typename T> struct __align__(16) Tile { /* one chunk of K of 64 rows of each operand */
     T value_a[CHUNK][TILE], value_b[CHUNK][TILE];
     unsigned exponent_a[CHUNK / 2][TILE], exponent_b[CHUNK / 2][TILE]; /* two k's raw exponents, 16 bits each */
     unsigned short sign_a[TILE][2], sign_b[TILE][2];                   /* a bit a k */
@@ -278,6 +278,16 @@ template <typename T> __device__ void load_tile(const Problem &p, Tile<T> &tile,
         else pair = (unsigned)exponent & 0xFFFFu;
     }
     (second ? tile.sign_b : tile.sign_a)[r][half] = (unsigned short)signs;
+}
+
+/* Whole 16-byte words: single elements four apart would meet in the same banks. */
+__device__ __forceinline__ void load_four(const float *from, float (&to)[PER_THREAD]) {
+    const float4 x = *reinterpret_cast<const float4 *>(from);
+    to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
+}
+__device__ __forceinline__ void load_four(const double *from, double (&to)[PER_THREAD]) {
+    const double2 x = reinterpret_cast<const double2 *>(from)[0], y = reinterpret_cast<const double2 *>(from)[1];
+    to[0] = x.x, to[1] = x.y, to[2] = y.x, to[3] = y.y;
 }
 
 /* One group of G products for 4 x 4 outputs: chain becomes the group's result. */
@@ -327,11 +337,8 @@ __device__ inline void group_fast(const Problem &p, const Tile<T> &tile, int fir
 #pragma unroll
         for (int t = 0; t < BATCH; t++) {
             T a[PER_THREAD], b[PER_THREAD];
-#pragma unroll
-            for (int i = 0; i < PER_THREAD; i++) {
-                a[i] = tile.value_a[shift + t][ti + i];
-                b[i] = tile.value_b[shift + t][tj + i];
-            }
+            load_four(&tile.value_a[shift + t][ti], a);
+            load_four(&tile.value_b[shift + t][tj], b);
 #pragma unroll
             for (int i = 0; i < PER_THREAD; i++)
 #pragma unroll
