@@ -233,10 +233,11 @@ ng_status ng_model_table(const ng_terminal *terminal, const ng_run_record *run, 
     for (size_t i = 0; i < count; i++)
         print_recipe(terminal, run, &recipes[i]);
     print_overview(terminal, recipes, count);
-    fputs("\nkernel: against the exact product of the quantized operands. error and bound: of\n"
-          "the element nearest to its bound, which is proved and includes the rounding of the\n"
-          "result; ratio: the one over the other, 1 fails; bias: sum of sgn(c) (computed - c)\n"
-          "over sum of |c|. recipe: against the exact product before quantization.\n"
+    fputs("\nkernel: against the exact product of the quantized operands. error and bound:\n"
+          "of the element nearest to its bound, which is proved and includes the rounding\n"
+          "of the result; ratio: the one over the other, 1 fails; bias: the sum of\n"
+          "sgn(c) (computed - c) over the sum of |c|.\n"
+          "recipe: against the exact product of the operands before quantization.\n"
           "checked: elements; a part is a seeded set of rows and columns (--full: all).\n",
           terminal->out);
     free(recipes);
