@@ -50,6 +50,13 @@ const ng_case_row ng_case_rows[] = {
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->nvfp4/*/te", "rows", 65600, 16, 0, ORDINARY, PRE, .level = NG_CI},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->e4m3*/*/max-over-amax", "rows", 65600, 16, 0, ORDINARY, PRE, .level = NG_CI},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", NULL, 4096, 4096, 0, DATA(NG_NORMAL, NG_STUDENT), PRE, .level = NG_NIGHTLY},
+    /* activations of a large layer: held against the copy bandwidth */
+    {"speed", NG_OP_QUANTIZE, "quantize/bf16->e4m3/cuda/max-over-amax", "activations", 16384, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_QUANTIZE, "quantize/bf16->mxfp8/cuda/round-up", "activations", 16384, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_QUANTIZE, "quantize/bf16->nvfp4/cuda/te", "activations", 16384, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_QUANTIZE, "quantize/bf16->e4m3/cuda/max-over-amax", "activations", 8192, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_QUANTIZE, "quantize/bf16->mxfp8/cuda/round-up", "activations", 8192, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_QUANTIZE, "quantize/bf16->nvfp4/cuda/te", "activations", 8192, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
 
     {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
     /* nonfinite: every code of elements and scales */
