@@ -1,12 +1,11 @@
 /* Whole tensor-core products computed without a tensor core, bit for bit (predict_cuda.h).
  *
  * The fast kernel. One group of products is aligned to E, its largest raw exponent, truncated toward zero to 2^(E-F), and
- * added exactly. Take a float type with P fraction bits and M = 1.5 * 2^(P-F) * 2^E. A running sum that stays within
- * [2^(P-F+E), 2^(P-F+E+1)) has an ulp of exactly 2^(E-F), so that one fused multiply-add onto it truncates the product to
- * that grid: rounding toward zero truncates a positive product's magnitude (the sum is positive and on the grid), rounding
- * up a negative one's. The |terms| of G products (each below 4 * 2^E) and the addend (below 2 * 2^E) keep the sum
- * inside as long as 4 G + 2 <= 2^(P-1-F): binary32 serves F <= 14 at G = 32, binary64 everything that tensor cores do.
- * The sum minus M is then exact. Directed rounding costs nothing on a GPU: it is part of each instruction. */
+ * added exactly. Take a float type with P fraction bits and M = 2^(P-F) * 2^E with the product's sign. a b + M lies in the
+ * binade of M, whose ulp is 2^(E-F), as long as 4 * 2^E < M; one fused multiply-add toward zero onto M therefore truncates
+ * the product's magnitude to that grid, and subtracting M again is exact. Truncated terms are whole multiples of 2^(E-F)
+ * below 4 * 2^E, so G of them and the addend add exactly while 4 G + 2 <= 2^(P+1-F): binary32 serves F <= 14 at G = 32,
+ * binary64 everything that tensor cores do. Rounding toward zero costs nothing on a GPU: it is part of the instruction. */
 #include "reference/predict_cuda.h"
 
 #include <cuda_bf16.h>
@@ -208,41 +207,25 @@ __global__ void predict_in_integers(Problem p, int only_special) {
 /* ---- the fast kernel ------------------------------------------------------------------------------------------------*/
 template <typename T> struct Width;
 template <> struct Width<float> {
-    static __device__ float offset(int exponent, int fraction_bits) {
-        return __uint_as_float((unsigned)(exponent + 23 - fraction_bits + 127) << 23 | 0x400000u);
-    }
-    static __device__ float offset_of(float sum) { return __uint_as_float((__float_as_uint(sum) & 0x7F800000u) | 0x400000u); }
-    static __device__ float add_zero(float x, float y) { return __fadd_rz(x, y); }
-    static __device__ float add_up(float x, float y) { return __fadd_ru(x, y); }
+    static __device__ float offset(int exponent, int fraction_bits) { return __uint_as_float((unsigned)(exponent + 23 - fraction_bits + 127) << 23); }
+    static __device__ float signed_offset(float offset, float x) { return __uint_as_float(__float_as_uint(offset) | (__float_as_uint(x) & 0x80000000u)); }
+    static __device__ float truncated_product(float x, float y, float offset) { return __fsub_rn(__fmaf_rz(x, y, offset), offset); }
+    static __device__ float multiply_add(float x, float y, float z) { return __fmaf_rn(x, y, z); }
     static __device__ float to_float(float x) { return x; }
-    /* sum + a b toward zero if the bit of `signs` is clear, upward if it is set */
-    static __device__ void accumulate(float &sum, float a, float b, unsigned sign) {
-        asm("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %3, 0;\n\t@p fma.rp.f32 %0, %1, %2, %0;\n\t@!p fma.rz.f32 %0, %1, %2, %0;\n\t}"
-            : "+f"(sum) : "f"(a), "f"(b), "r"(sign));
-    }
 };
 template <> struct Width<double> {
-    static __device__ double offset(int exponent, int fraction_bits) {
-        return __longlong_as_double((long long)(exponent + 52 - fraction_bits + 1023) << 52 | 1ll << 51);
+    static __device__ double offset(int exponent, int fraction_bits) { return __hiloint2double((exponent + 52 - fraction_bits + 1023) << 20, 0); }
+    static __device__ double signed_offset(double offset, double x) {
+        return __hiloint2double(__double2hiint(offset) | (__double2hiint(x) & (int)0x80000000), 0);
     }
-    static __device__ double offset_of(double sum) {
-        return __longlong_as_double((__double_as_longlong(sum) & 0x7FF0000000000000ll) | 1ll << 51);
-    }
-    static __device__ double add_zero(double x, double y) { return __dadd_rz(x, y); }
-    static __device__ double add_up(double x, double y) { return __dadd_ru(x, y); }
-    static __device__ float to_float(double x) {
-        return fabs(x) >= 0x1p128 ? copysignf(INFINITY, (float)x) : __double2float_rz(x);
-    }
-    static __device__ void accumulate(double &sum, double a, double b, unsigned sign) {
-        asm("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %3, 0;\n\t@p fma.rp.f64 %0, %1, %2, %0;\n\t@!p fma.rz.f64 %0, %1, %2, %0;\n\t}"
-            : "+d"(sum) : "d"(a), "d"(b), "r"(sign));
-    }
+    static __device__ double truncated_product(double x, double y, double offset) { return __dsub_rn(__fma_rz(x, y, offset), offset); }
+    static __device__ double multiply_add(double x, double y, double z) { return __fma_rn(x, y, z); }
+    static __device__ float to_float(double x) { return fabs(x) >= 0x1p128 ? copysignf(INFINITY, (float)x) : __double2float_rz(x); }
 };
 
 template <typename T> struct __align__(16) Tile { /* one chunk of K of 64 rows of each operand */
-    T value_a[CHUNK][TILE], value_b[CHUNK][TILE];
-    unsigned exponent_a[CHUNK / 2][TILE], exponent_b[CHUNK / 2][TILE]; /* two k's raw exponents, 16 bits each */
-    unsigned short sign_a[TILE][2], sign_b[TILE][2];                   /* a bit a k */
+    T value_a[CHUNK][TILE], magnitude_b[CHUNK][TILE], sign_b[CHUNK][TILE]; /* a, |b| and +-1 */
+    unsigned exponent_a[CHUNK / 2][TILE], exponent_b[CHUNK / 2][TILE];     /* two k's raw exponents, 16 bits each */
 };
 
 /* 128 rows (64 of A, 64 of B), two threads a row, 16 elements each. Where the model interleaves k, the chunk is permuted
@@ -255,29 +238,30 @@ template <typename T> __device__ void load_tile(const Problem &p, Tile<T> &tile,
     const long long i = (second ? j0 : i0) + r;
     const bool inside = i < (second ? p.n : p.m);
     const unsigned char *line = second ? p.b + i * p.b_row_bytes : p.a + i * p.a_row_bytes;
-    unsigned signs = 0, pair = 0;
+    unsigned pair = 0;
 #pragma unroll
     for (int t = 0; t < CHUNK / 2; t++) {
         const int slot = half * (CHUNK / 2) + t;
         const long long k = k0 + (p.interleave ? (t / 2) * 4 + half * 2 + t % 2 : slot);
-        T value = 0;
+        T magnitude = 0, sign = 1;
         int exponent = ZERO_EXPONENT;
         if (inside && k < end) {
             const Number x = factor(p, f, load_code(f, line, k));
             if (x.significand && !x.nan && !x.infinite) {
                 exponent = x.exponent;
-                value = (T)((double)x.significand * __longlong_as_double((long long)(exponent - f.mantissa_bits + 1023) << 52));
-                if (x.negative) {
-                    value = -value;
-                    signs |= 1u << t;
-                }
+                magnitude = (T)((double)x.significand * __longlong_as_double((long long)(exponent - f.mantissa_bits + 1023) << 52));
+                sign = x.negative ? -1 : 1;
             }
         }
-        (second ? tile.value_b : tile.value_a)[slot][r] = value;
+        if (second) {
+            tile.magnitude_b[slot][r] = magnitude;
+            tile.sign_b[slot][r] = sign;
+        } else {
+            tile.value_a[slot][r] = sign * magnitude;
+        }
         if (t & 1) (second ? tile.exponent_b : tile.exponent_a)[slot / 2][r] = pair | (unsigned)exponent << 16;
         else pair = (unsigned)exponent & 0xFFFFu;
     }
-    (second ? tile.sign_b : tile.sign_a)[r][half] = (unsigned short)signs;
 }
 
 /* Whole 16-byte words: single elements four apart would meet in the same banks. */
@@ -292,9 +276,9 @@ __device__ __forceinline__ void load_four(const double *from, double (&to)[PER_T
 
 /* One group of G products for 4 x 4 outputs: chain becomes the group's result. */
 template <typename T, int G>
-__device__ inline void group_fast(const Problem &p, const Tile<T> &tile, int first, float (&chain)[PER_THREAD][PER_THREAD],
-                                  const unsigned (&sign_a)[PER_THREAD], const unsigned (&sign_b)[PER_THREAD]) {
+__device__ inline void group_fast(const Problem &p, const Tile<T> &tile, int first, float (&chain)[PER_THREAD][PER_THREAD]) {
     const int ti = (threadIdx.x / 16) * PER_THREAD, tj = (threadIdx.x % 16) * PER_THREAD;
+    const int BATCH = G < 8 ? G : 8; /* unrolled at once: longer straight lines only slow the compiler down */
     unsigned largest[PER_THREAD][PER_THREAD];
 #pragma unroll
     for (int i = 0; i < PER_THREAD; i++)
@@ -312,8 +296,7 @@ __device__ inline void group_fast(const Problem &p, const Tile<T> &tile, int fir
             for (int j = 0; j < PER_THREAD; j++)
                 largest[i][j] = __viaddmax_s16x2(a[i], b[j], largest[i][j]);
     }
-    T sum[PER_THREAD][PER_THREAD];
-    const int BATCH = G < 8 ? G : 8; /* unrolled at once: longer straight lines only slow the compiler down */
+    T sum[PER_THREAD][PER_THREAD], offset[PER_THREAD][PER_THREAD];
 #pragma unroll
     for (int i = 0; i < PER_THREAD; i++)
 #pragma unroll
@@ -322,28 +305,22 @@ __device__ inline void group_fast(const Problem &p, const Tile<T> &tile, int fir
             int exponent = max(max(low, high), p.min_exponent);
             const float c = chain[i][j];
             if (c != 0.0f) exponent = max(exponent, max((int)((__float_as_uint(c) >> 23) & 0xFF) - 127, -126));
-            const T offset = Width<T>::offset(exponent, p.fraction_bits);
-            sum[i][j] = c < 0.0f ? Width<T>::add_up(offset, (T)c) : Width<T>::add_zero(offset, (T)c);
+            offset[i][j] = Width<T>::offset(exponent, p.fraction_bits);
+            sum[i][j] = Width<T>::truncated_product((T)c, (T)1, Width<T>::signed_offset(offset[i][j], (T)c));
         }
-    #pragma unroll 1
-    for (int batch = 0; batch < G; batch += BATCH) {
-        const unsigned shift = first + batch;
-        unsigned sa[PER_THREAD], sb[PER_THREAD];
-#pragma unroll
-        for (int i = 0; i < PER_THREAD; i++) {
-            sa[i] = sign_a[i] >> shift;
-            sb[i] = sign_b[i] >> shift;
-        }
+#pragma unroll 1
+    for (int batch = first; batch < first + G; batch += BATCH) {
 #pragma unroll
         for (int t = 0; t < BATCH; t++) {
-            T a[PER_THREAD], b[PER_THREAD];
-            load_four(&tile.value_a[shift + t][ti], a);
-            load_four(&tile.value_b[shift + t][tj], b);
+            T a[PER_THREAD], b[PER_THREAD], sign[PER_THREAD];
+            load_four(&tile.value_a[batch + t][ti], a);
+            load_four(&tile.magnitude_b[batch + t][tj], b);
+            load_four(&tile.sign_b[batch + t][tj], sign);
 #pragma unroll
             for (int i = 0; i < PER_THREAD; i++)
 #pragma unroll
                 for (int j = 0; j < PER_THREAD; j++)
-                    Width<T>::accumulate(sum[i][j], a[i], b[j], (sa[i] ^ sb[j]) & (1u << t));
+                    sum[i][j] = Width<T>::multiply_add(Width<T>::truncated_product(a[i], b[j], Width<T>::signed_offset(offset[i][j], a[i])), sign[j], sum[i][j]);
         }
     }
     const unsigned mask = ~((1u << (23 - p.output_bits)) - 1u);
@@ -351,8 +328,8 @@ __device__ inline void group_fast(const Problem &p, const Tile<T> &tile, int fir
     for (int i = 0; i < PER_THREAD; i++)
 #pragma unroll
         for (int j = 0; j < PER_THREAD; j++) {
-            const float d = Width<T>::to_float(sum[i][j] - Width<T>::offset_of(sum[i][j]));
-            chain[i][j] = __uint_as_float(__float_as_uint(d) & mask);
+            const unsigned d = __float_as_uint(Width<T>::to_float(sum[i][j])) & mask;
+            chain[i][j] = d == 0x80000000u ? 0.0f : __uint_as_float(d); /* never -0 */
         }
 }
 
@@ -369,16 +346,10 @@ template <typename T, int G> __global__ void __launch_bounds__(THREADS) predict_
             __syncthreads();
             load_tile(p, tile, i0, j0, k0, end);
             __syncthreads();
-            unsigned sign_a[PER_THREAD], sign_b[PER_THREAD];
-#pragma unroll
-            for (int i = 0; i < PER_THREAD; i++) {
-                sign_a[i] = *reinterpret_cast<const unsigned *>(tile.sign_a[ti + i]);
-                sign_b[i] = *reinterpret_cast<const unsigned *>(tile.sign_b[tj + i]);
-            }
 #pragma unroll 1
             for (int first = 0; first < CHUNK; first += G) {
                 if (!p.interleave && k0 + first >= end) break;
-                group_fast<T, G>(p, tile, first, chain, sign_a, sign_b);
+                group_fast<T, G>(p, tile, first, chain);
                 groups++;
                 const bool last = p.interleave ? first + G >= CHUNK && k0 + CHUNK >= end : k0 + first + G >= end;
                 if (p.promote_groups && (groups == p.promote_groups || last)) {
@@ -492,8 +463,8 @@ int fast_width(const Problem &p) {
     if (p.interleave && (p.step != 32 || p.group != 16)) return 0;
     const int terms = 4 * p.group + 2;
     const bool narrow = p.format_a.mantissa_bits + p.format_b.mantissa_bits <= 6 && p.format_a.exponent_bits <= 5 && p.format_b.exponent_bits <= 5;
-    if (narrow && (p.group == 16 || p.group == 32) && p.fraction_bits <= 22 && terms <= 1 << (22 - p.fraction_bits)) return 32;
-    if ((p.group == 8 || p.group == 16) && p.fraction_bits <= 40 && terms <= 1 << (51 - p.fraction_bits > 30 ? 30 : 51 - p.fraction_bits)) return 64;
+    if (narrow && (p.group == 16 || p.group == 32) && p.fraction_bits <= 20 && terms <= 1 << (23 - p.fraction_bits)) return 32;
+    if ((p.group == 8 || p.group == 16) && p.fraction_bits <= 40) return 64;
     return 0;
 }
 
