@@ -282,11 +282,18 @@ typedef struct rotation {
     ng_tensor (*roles)[NG_ROLES]; /* [count * COPIES]; without guards: what was watched before is not watched again */
 } rotation;
 
+/* A scale that spans the tensor must be known before its first element is encoded: the input is read twice. */
+static bool reads_twice(const ng_kernel *kernel) {
+    const ng_quantization *q = &kernel->contract.quantization;
+    return kernel->op == NG_OP_QUANTIZE && (q->tensor_scale || (!q->blocks.rows && !q->blocks.columns && q->rule != NG_SCALE_GIVEN));
+}
+
 static double session_bytes(const ng_session *session) {
     double bytes = 0;
     for (int role = 0; role < NG_ROLES; role++) {
         const ng_tensor *t = &session->roles[role].tensor;
-        if (t->data) bytes += (double)ng_row_bytes(t->format, t->columns) * (double)t->rows * (role == NG_OUT && session->initial ? 2 : 1);
+        bool twice = (role == NG_OUT && session->initial) || (role == NG_IN && reads_twice(session->kernel));
+        if (t->data) bytes += (double)ng_row_bytes(t->format, t->columns) * (double)t->rows * (twice ? 2 : 1);
     }
     return bytes;
 }

@@ -11,11 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t piece_elements = 1 << 22;
+/* Judged at once. On a GPU whole tensors as training has them, since a piece that fits the L2 cache says nothing of speed. */
+static int64_t piece_elements(const ng_kernel *kernel) { return kernel->backend == NG_BACKEND_CUDA ? (int64_t)1 << 28 : 1 << 22; }
 
 /* Rows of a piece: a multiple of 128, which every block's rows divide. */
-static int64_t piece_rows(const ng_problem *problem) {
-    int64_t rows = piece_elements / (problem->n ? problem->n : 1) / 128 * 128;
+static int64_t piece_rows(const ng_kernel *kernel, const ng_problem *problem) {
+    int64_t rows = piece_elements(kernel) / (problem->n ? problem->n : 1) / 128 * 128;
     return rows < 128 ? 128 : rows;
 }
 
@@ -99,6 +100,7 @@ static ng_status compare_role(piece *p, ng_role role, const ng_tensor *want, int
     ng_power power;
     ng_tally all;
     if (!want->data) return NG_OK;
+    ng_observe(p->judge, p->one, role, got, want, NULL);
     ng_tally_begin(&all);
     ng_status status = ng_tally_add_codes(&all, got, want, false, row0, p->judge->threads);
     ng_tally_publish(&all, want->rows * want->columns, &figures, &power);
@@ -336,7 +338,7 @@ done:
 ng_status ng_judge_quantize(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
     const ng_problem *problem = &one->problem;
     const ng_quantization *q = &one->kernel->contract.quantization;
-    int64_t rows = problem->m, step = rows * problem->n > piece_elements ? piece_rows(problem) : rows;
+    int64_t rows = problem->m, step = rows * problem->n > piece_elements(one->kernel) ? piece_rows(one->kernel, problem) : rows;
     double amax, *whole_amax = NULL;
     run r = {.launched = true};
     ng_status status = NG_OK;
@@ -419,6 +421,7 @@ ng_status ng_judge_dequantize(ng_judge *judge, const ng_case *one, ng_result *re
         status = ng_reference_dequantize(&in.operand, &contract->cast, NG_TIER_INTEGER, &expected);
         if (status) ng_fail(error, status, "the reference could not dequantize");
     }
+    if (!status) ng_observe(judge, one, NG_OUT, &session.first[NG_OUT], &expected, NULL);
     if (!status) status = ng_measure_codes(&session.first[NG_OUT], &expected, false, judge->threads, &result->error, &power);
     if (status) goto done;
     result->error.by_tier[NG_TIER_INTEGER] = result->error.checked;
