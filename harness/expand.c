@@ -252,13 +252,12 @@ static const ng_distribution *data_or_normal(const ng_selection *selection) {
 
 typedef ng_status (*add_for_kernel)(builder *b, const ng_kernel *kernel, const ng_case_row *row, const void *what);
 
-/* Every kernel of the rows of model runs, in the rows' order. */
-static ng_status for_model_kernels(builder *b, ng_phase phase, add_for_kernel add, const void *what) {
+/* Every kernel of the rows of that use, in the rows' order. */
+static ng_status for_model_kernels(builder *b, ng_row_use use, ng_phase phase, add_for_kernel add, const void *what) {
     ng_status status = NG_OK;
     for (size_t r = 0; r < b->selection->row_count; r++) {
         const ng_case_row *row = &b->selection->rows[r];
-        bool wanted = row->use == NG_ROW_MODEL || (row->use == NG_ROW_MODEL_ON_REQUEST && b->selection->filter_count);
-        if (!wanted || (row->phases && !(row->phases >> phase & 1))) continue;
+        if (row->use != use || (row->phases && !(row->phases >> phase & 1))) continue;
         for (size_t i = 0; i < b->catalogue->count && !status; i++) {
             const ng_kernel *kernel = b->catalogue->kernels[i];
             if (kernel->op == NG_OP_GEMM && !kernel->contract.accumulate_into && backend_wanted(b, kernel) && matches(row->kernels, kernel->name))
@@ -266,6 +265,19 @@ static ng_status for_model_kernels(builder *b, ng_phase phase, add_for_kernel ad
         }
     }
     return status;
+}
+
+/* Whether filters ask for kernels beyond the usual ones: one that begins with a kernel's name does ("gemm/e4m3/..."), and
+ * one that no usual case matches ("*hopper*"); "*lm_head*" asks for a layer. */
+static bool filter_matches(const ng_selection *s, const char *id);
+static bool asks_for_more(const builder *b) {
+    const ng_selection *s = b->selection;
+    bool matched = false;
+    for (size_t i = 0; i < s->filter_count; i++)
+        if (s->filters[i][0] != '*') return true;
+    for (size_t i = 0; i < b->list.count && !matched; i++)
+        matched = filter_matches(s, b->list.cases[i].id);
+    return s->filter_count && !matched;
 }
 
 static ng_status add_model_kernel(builder *b, const ng_kernel *kernel, const ng_case_row *row, const void *what) {
@@ -291,7 +303,10 @@ static ng_status add_model(builder *b) {
     if (!products) return ng_fail(b->error, NG_NO_MEMORY, "no memory for %zu products", count);
     status = ng_model_products(s->model, s->batch, s->sequence, s->tensor_parallel ? s->tensor_parallel : 1, products, count, &count, b->error);
     for (size_t i = 0; i < count && !status; i++)
-        status = for_model_kernels(b, products[i].phase, add_model_kernel, &products[i]);
+        status = for_model_kernels(b, NG_ROW_MODEL, products[i].phase, add_model_kernel, &products[i]);
+    bool more = !status && asks_for_more(b);
+    for (size_t i = 0; i < count && more && !status; i++)
+        status = for_model_kernels(b, NG_ROW_MODEL_ON_REQUEST, products[i].phase, add_model_kernel, &products[i]);
     free(products);
     return status;
 }
@@ -379,10 +394,12 @@ static ng_status add_real_operands(builder *b) {
     if (!!s->x + !!s->w + !!s->dy < 2)
         return ng_fail(b->error, NG_BAD_ARGUMENT, "one operand makes no product: fprop takes x and w, dgrad dy and w, wgrad dy and x");
     bool possible[NG_PHASES] = {[NG_FPROP] = s->x && s->w, [NG_DGRAD] = s->dy && s->w, [NG_WGRAD] = s->dy && s->x};
-    for (int phase = NG_FPROP; phase < NG_PHASES && !status; phase++) {
-        o.phase = (ng_phase)phase;
-        if (possible[phase]) status = for_model_kernels(b, o.phase, add_real_kernel, &o);
-    }
+    for (int use = NG_ROW_MODEL; use <= NG_ROW_MODEL_ON_REQUEST && !status; use++)
+        for (int phase = NG_FPROP; phase < NG_PHASES && !status; phase++) {
+            o.phase = (ng_phase)phase;
+            if (use == NG_ROW_MODEL_ON_REQUEST && phase == NG_FPROP && !asks_for_more(b)) return NG_OK;
+            if (possible[phase]) status = for_model_kernels(b, (ng_row_use)use, o.phase, add_real_kernel, &o);
+        }
     return status;
 }
 
