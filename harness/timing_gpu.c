@@ -108,7 +108,7 @@ ng_status ng_gpu_time(ng_gpu *gpu, ng_gpu_enqueue run, void *context, const ng_g
         status = sample(&c, 1, &one_s, error);
     if (status) goto done;
     plan_samples(&c, one_s);
-    capture(&c);
+    if (!rotation->plain) capture(&c);
     double start = ng_now_s(), ignored;
     status = sample(&c, c.launches, &ignored, error);
     while (!status && n < NG_TIMING_SAMPLES && (n < LEAST_SAMPLES || ng_now_s() - start < limit_s))
@@ -132,13 +132,13 @@ static ng_status copy_half(void *context, int set) {
 }
 
 ng_status ng_gpu_copy_rate(ng_gpu *gpu, double *bytes_s, ng_error *error) {
-    static const ng_gpu_rotation rotation = {.sets = 2, .enough = true};
+    static const ng_gpu_rotation rotation = {.sets = 2, .enough = true, .plain = true};
     ng_timing timing;
     char method[64];
     *bytes_s = NAN;
     ng_status status = ng_gpu_reserve(gpu, 2 * copied_bytes, error);
     if (!status) status = ng_gpu_check(gpu, gpu->runtime->set(gpu->arena, 0, 2 * copied_bytes, gpu->stream), "clearing memory", error);
-    if (!status) status = ng_gpu_time(gpu, copy_half, gpu, &rotation, 0.1, &timing, method, sizeof method, error);
+    if (!status) status = ng_gpu_time(gpu, copy_half, gpu, &rotation, 0.3, &timing, method, sizeof method, error);
     if (!status && timing.median_s > 0) *bytes_s = 2.0 * (double)copied_bytes / timing.median_s;
     return status;
 }

@@ -14,6 +14,7 @@ typedef struct ng_gpu_rotation {
     bool enough;
     size_t flush_bytes; /* of the arena, written before each sample otherwise; 0: warm caches are wanted, or sets are huge */
     size_t flush_from;
+    bool plain;           /* launches as such, no graph: a copy in a graph takes a copy engine, slower than the multiprocessors */
 } ng_gpu_rotation;
 
 /* Medians and quartiles of one run, as ng_time. method [bytes]: "graph of 24 launches, 6 sets in turn". */

@@ -221,14 +221,44 @@ template <ng_format_id ELEMENT> __device__ __forceinline__ uint32_t encode_two(c
 #endif
 }
 
-/* e2m1 of a number that is not NaN. The ulp at |y| is 2^(e-1), e the exponent, at least 0. Adding 2^23 ulps rounds to a
- * whole number of them, ties to even; the codes of binade e begin 2 e above that number. */
-__device__ __forceinline__ uint32_t encode_e2m1(float y) {
-    const float magnitude = fminf(ng_float(ng_bits(y) & NG_ABS_MASK), 6.0f);
-    const uint32_t binade = larger(ng_bits(magnitude), 0x3F800000u) & 0x7F800000u;
-    const uint32_t magic = binade + (22u << 23);
-    const uint32_t ulps = ng_bits(ng_add(magnitude, ng_float(magic))) - magic;
-    return ulps + ((binade - 0x3F800000u) >> 22) | (ng_bits(y) >> 31) << 3;
+/* Magnitude code of e2m1 of a number that is not NaN. The ulp at |y| is 2^(e-1), e the exponent, at least 0: adding and
+ * subtracting 2^23 ulps rounds to a whole number of them, ties to even. Times 2^-126 the result is a binary32 with e2m1's own
+ * exponent field, subnormals included, so that its upper bits are the code. */
+__device__ __forceinline__ uint32_t e2m1_magnitude(float y) {
+    const float magnitude = fminf(fabsf(y), 6.0f);
+    const float binade = ng_float(ng_bits(fmaxf(magnitude, 1.0f)) & 0x7F800000u);
+    const float magic = ng_mul(binade, 0x1p22f);
+    return ng_bits(ng_mul(ng_sub(ng_add(magnitude, magic), magic), 0x1p-126f)) >> 22;
+}
+
+/* Eight e2m1 codes of a finite block: magnitudes by nibbles, signs from the bf16 inputs (the factor is not negative). */
+__device__ __forceinline__ uint32_t encode_e2m1(const uint32_t (&pair)[4], float factor) {
+    uint32_t magnitudes = 0, signs = 0;
+#pragma unroll
+    for (int i = 3; i >= 0; i--) {
+        magnitudes = magnitudes * 16 + e2m1_magnitude(ng_mul(ng_float(pair[i] & 0xFFFF0000u), factor));
+        magnitudes = magnitudes * 16 + e2m1_magnitude(ng_mul(ng_float(pair[i] << 16), factor));
+        const uint32_t both = (pair[i] & 0x80008000u) >> 12; /* bits 3 and 19 */
+        signs = signs * 256 + ((both | both >> 12) & 0x88u);
+    }
+    return magnitudes | signs;
+}
+
+/* ng_scale_block for nvfp4 and a finite amax, by the conversion instructions where there are any. `sixth` is fl(S fl(1/6)). */
+__device__ __forceinline__ ng_block_scale nvfp4_scale(const ng_quantization &q, uint32_t amax, ng_tensor_level level, float sixth) {
+#if __CUDA_ARCH__ >= 890
+    const float wanted = q.rule == NG_SCALE_NVFP4_PAPER ? ng_scale_nvfp4_wanted(&q, amax, level) : ng_at_most_max(ng_mul(ng_float(amax), sixth));
+    uint16_t code;
+    uint32_t halves;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(code) : "f"(0.0f), "f"(wanted));
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(code));
+    const float decode = ng_mul(ng_decode_fp16(halves & 0xFFFFu), level.decode);
+    const ng_block_scale scale = {code, code ? ng_at_most_max(__frcp_rn(decode)) : 0.0f, 1.0f};
+    return scale;
+#else
+    (void)sixth;
+    return ng_scale_block(&q, amax, level);
+#endif
 }
 
 struct Flat {
@@ -244,19 +274,22 @@ struct Flat {
 
 /* LANES neighbouring threads hold one block; 0: one scale for all. */
 template <ng_format_id ELEMENT, int LANES> __global__ void __launch_bounds__(THREADS) quantize_flat(Flat z) {
+    enum { SCALES = LANES ? THREADS * UNROLL / (LANES ? LANES : 1) : 1 };
+    __shared__ __align__(16) unsigned char scale_bytes[SCALES]; /* written together: single bytes would be partial sectors */
+    const bool divides = z.q.rule == NG_SCALE_AMAX_OVER_MAX, first = blockIdx.x == 0 && threadIdx.x == 0, narrow = z.q.scale != NG_FP32;
+    const long long start = blockIdx.x * (long long)(THREADS * UNROLL), base = start + threadIdx.x;
+    uint4 x[UNROLL];
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++)
+        x[u] = base + u * THREADS < z.groups ? __ldcs(&z.in[base + u * THREADS]) : make_uint4(0, 0, 0, 0);
     const ng_tensor_level level = ng_tensor_scale(&z.q, z.q.tensor_scale ? *z.maximum : 0u);
-    const bool divides = z.q.rule == NG_SCALE_AMAX_OVER_MAX, first = blockIdx.x == 0 && threadIdx.x == 0;
+    const float sixth = ng_mul(level.encode, 1.0f / 6.0f);
     ng_block_scale scale = {0u, 1.0f, 1.0f};
     if (LANES == 0) {
         scale = z.q.rule == NG_SCALE_GIVEN ? ng_scale_encoding(*z.given) : ng_scale_block(&z.q, *z.maximum, level);
         if (first) *reinterpret_cast<uint32_t *>(z.scales) = scale.code;
     }
     if (z.q.tensor_scale && first) *z.tensor_scale = level.decode;
-    const long long base = blockIdx.x * (long long)(THREADS * UNROLL) + threadIdx.x;
-    uint4 x[UNROLL];
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++)
-        x[u] = base + u * THREADS < z.groups ? z.in[base + u * THREADS] : make_uint4(0, 0, 0, 0);
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
         const long long group = base + u * THREADS;
@@ -269,15 +302,14 @@ template <ng_format_id ELEMENT, int LANES> __global__ void __launch_bounds__(THR
                 both = __vmaxu2(both, __shfl_xor_sync(0xFFFFFFFFu, both, lane));
             const uint32_t amax = larger(both & 0xFFFF0000u, both << 16);
             finite = amax < NG_INF_BITS;
-            scale = ng_scale_block(&z.q, amax, level);
+            scale = z.q.tensor_scale && finite ? nvfp4_scale(z.q, amax, level, sixth) : ng_scale_block(&z.q, amax, level);
         }
         uint32_t code[2] = {0, 0};
-        if (ELEMENT == NG_E2M1) {
-#pragma unroll
+        if (ELEMENT == NG_E2M1 && finite) code[0] = encode_e2m1(pair, scale.encode);
+        else if (ELEMENT == NG_E2M1) {
             for (int i = 0; i < EACH; i++) {
                 const float value = ng_float(i % 2 ? pair[i / 2] & 0xFFFF0000u : pair[i / 2] << 16);
-                const float y = ng_scale_apply(value, scale, divides);
-                code[0] |= (finite ? encode_e2m1(y) : ng_cast_code(&z.caster, NG_RN_EVEN, ng_bits(y))) << 4 * i;
+                code[0] |= ng_cast_code(&z.caster, NG_RN_EVEN, ng_bits(ng_scale_apply(value, scale, divides))) << 4 * i;
             }
         } else {
 #pragma unroll
@@ -286,13 +318,22 @@ template <ng_format_id ELEMENT, int LANES> __global__ void __launch_bounds__(THR
                                                    ng_scale_apply(ng_float(pair[i] & 0xFFFF0000u), scale, divides))
                                << 16 * (i % 2);
         }
+        const int slot = (u * THREADS + threadIdx.x) / (LANES ? LANES : 1);
+        if (LANES != 0 && narrow && threadIdx.x % (LANES ? LANES : 1) == 0) scale_bytes[slot] = (unsigned char)scale.code;
         if (group >= z.groups) continue;
-        if (ELEMENT == NG_E2M1) reinterpret_cast<uint32_t *>(z.codes)[group] = code[0];
-        else reinterpret_cast<uint2 *>(z.codes)[group] = make_uint2(code[0], code[1]);
-        if (LANES != 0 && group % (LANES ? LANES : 1) == 0) {
-            if (z.q.scale == NG_FP32) reinterpret_cast<uint32_t *>(z.scales)[group / (LANES ? LANES : 1)] = scale.code;
-            else z.scales[group / (LANES ? LANES : 1)] = (unsigned char)scale.code;
-        }
+        if (ELEMENT == NG_E2M1) __stcs(&reinterpret_cast<uint32_t *>(z.codes)[group], code[0]);
+        else __stcs(&reinterpret_cast<uint2 *>(z.codes)[group], make_uint2(code[0], code[1]));
+        if (LANES != 0 && !narrow && threadIdx.x % (LANES ? LANES : 1) == 0) reinterpret_cast<uint32_t *>(z.scales)[group / (LANES ? LANES : 1)] = scale.code;
+    }
+    if (LANES == 0 || !narrow) return;
+    __syncthreads();
+    const long long here = start / (LANES ? LANES : 1), count = min((long long)SCALES, z.groups / (LANES ? LANES : 1) - here);
+    if (count == SCALES) {
+        for (int i = threadIdx.x; i < SCALES / 4; i += THREADS)
+            reinterpret_cast<uint32_t *>(z.scales + here)[i] = reinterpret_cast<const uint32_t *>(scale_bytes)[i];
+    } else {
+        for (int i = threadIdx.x; i < count; i += THREADS)
+            z.scales[here + i] = scale_bytes[i];
     }
 }
 
