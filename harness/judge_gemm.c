@@ -341,6 +341,7 @@ static ng_status measure(product *p, ng_result *result, ng_error *error) {
     ng_truth before = {p->recipe->high, p->recipe->low, NULL, NULL};
     ng_power power, prediction_power = {0, 0};
     ng_error_figures prediction_figures;
+    ng_observe(p->judge, p->one, NG_OUT, out, NULL, p->exact->high);
     ng_status status = ng_measure(out, cast, &truth, p->judge->threads, &result->error, &power);
     if (!status) status = ng_measure(out, cast, &before, p->judge->threads, &result->recipe_error, NULL);
     if (status) return ng_fail(error, status, "no memory for error figures");

@@ -3,6 +3,7 @@
 #include "harness/gpu_probe.h"
 #include "kernels/catalogue.h"
 #include "suites/cases.h"
+#include "suites/faults.h"
 #include "suites/replay.h"
 #include "suites/build_facts.h"
 #include "suites/build_commit.h"
@@ -16,6 +17,7 @@ static const ng_command commands[] = {
     {"list", "print the cases that run would run", ng_command_list},
     {"shapes", "print the products that training a model takes", ng_command_shapes},
     {"replay", "compute recorded tensor-core steps by a contract's model", ng_command_replay},
+    {"faults", "run faulty kernels: what the judge would miss, and what others do", ng_command_faults},
 };
 
 static const ng_build build = {
