@@ -24,6 +24,12 @@ const ng_case_row ng_case_rows[] = {
     /* a bit that flips once in ten launches */
     {"formats", NG_OP_CAST, "cast/*", NULL, 64, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 50},
     {"formats", NG_OP_CAST, "cast/*", NULL, 1024, 4096, 0, DATA(NG_NORMAL, NG_UNIFORM, NG_LOGNORMAL, NG_STUDENT), PRE, .level = NG_NIGHTLY},
+    {"formats", NG_OP_CAST, "cast/*/cuda/*", NULL, 256, 512, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .repeats = 100},
+    /* every number at which a rounding of fp32 or fp64 may change, its neighbours, and both signs of NaN */
+    {"thresholds", NG_OP_CAST, "cast/fp??->e*", NULL, 0, 0, 0, NULL, PRE, .level = NG_CI, .thresholds = true},
+    {"thresholds", NG_OP_CAST, "cast/fp??->ue4m3/*", NULL, 0, 0, 0, NULL, PRE, .level = NG_CI, .thresholds = true},
+    {"thresholds", NG_OP_CAST, "cast/fp??->?f16/*/rne-*", NULL, 0, 0, 0, NULL, PRE, .level = NG_CI, .thresholds = true},
+    {"thresholds", NG_OP_CAST, "cast/fp??->fp16/*/rne-*", NULL, 0, 0, 0, NULL, PRE, .level = NG_CI, .thresholds = true},
     /* every input there is */
     {"sweep16", NG_OP_CAST, "cast/bf16->*", NULL, 0, 0, 0, NULL, PRE, .level = NG_CI},
     {"sweep16", NG_OP_CAST, "cast/fp16->*", NULL, 0, 0, 0, NULL, PRE, .level = NG_CI},
@@ -44,8 +50,11 @@ const ng_case_row ng_case_rows[] = {
     {"quantize", NG_OP_QUANTIZE, "quantize/fp32->*", NULL, 64, 256, 0, DATA(NG_BLOCK_EDGES, NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE), PRE, .level = NG_CI},
     {"quantize", NG_OP_QUANTIZE, "quantize/fp16->*", NULL, 32, 256, 0, DATA(NG_BLOCK_EDGES, NG_SUBNORMAL, NG_NEAR_OVERFLOW), PRE, .level = NG_CI},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", NULL, 32, 256, 0, DATA(NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE, NG_POSITIVE), PRE, .level = NG_CI},
+    /* a maximum so small that max / amax overflows, or that its scale is subnormal */
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", "tiny", 32, 256, 0, DATA(NG_SUBNORMAL), PRE, .level = NG_CI, .for_input = true},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", "one", 1, 1, 0, ORDINARY, PRE, .level = NG_CI},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", NULL, 64, 128, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30},
+    {"quantize", NG_OP_QUANTIZE, "quantize/*/cuda/*", NULL, 256, 512, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .repeats = 100},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->mxfp?/*/round-up", "rows", 65600, 16, 0, ORDINARY, PRE, .level = NG_CI},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->nvfp4/*/te", "rows", 65600, 16, 0, ORDINARY, PRE, .level = NG_CI},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->e4m3*/*/max-over-amax", "rows", 65600, 16, 0, ORDINARY, PRE, .level = NG_CI},
@@ -64,6 +73,7 @@ const ng_case_row ng_case_rows[] = {
     {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", "tails", 129, 257, 0, DATA(NG_ZERO_BLOCKS, NG_SUBNORMAL), PRE, .level = NG_CI},
     {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*->bf16/*", "rows", 65600, 16, 0, ORDINARY, PRE, .level = NG_CI},
     {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", NULL, 64, 128, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30},
+    {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*/cuda/*", NULL, 256, 512, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .repeats = 100},
     {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", NULL, 4096, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
 
     /* ---- products ------------------------------------------------------------------------------------------------*/
@@ -77,6 +87,8 @@ const ng_case_row ng_case_rows[] = {
     {"gemm", NG_OP_GEMM, "gemm/e?m?*", "tails", 33, 65, 97, DATA(NG_ZERO_BLOCKS, NG_SUBNORMAL), PRE, .level = NG_CI},
     {"gemm", NG_OP_GEMM, "gemm/mx*", "tails", 33, 65, 97, DATA(NG_ZERO_BLOCKS, NG_SUBNORMAL), PRE, .level = NG_CI},
     {"gemm", NG_OP_GEMM, "gemm/nvfp4*", "tails", 33, 65, 97, DATA(NG_ZERO_BLOCKS, NG_SUBNORMAL), PRE, .level = NG_CI},
+    /* scales at the lower end of their range, over elements that are not zero */
+    {"gemm", NG_OP_GEMM, "gemm/mx*", "tiny", 33, 65, 97, DATA(NG_SUBNORMAL), PRE, .level = NG_CI, .for_input = true},
     /* square: a transposed operand fits */
     {"gemm", NG_OP_GEMM, "gemm/*", NULL, 96, 96, 96, ORDINARY, PRE, .level = NG_CI},
     {"gemm", NG_OP_GEMM, "gemm/*", "tails", 65, 129, 528, ORDINARY, PRE, .level = NG_CI},
@@ -86,6 +98,7 @@ const ng_case_row ng_case_rows[] = {
     {"gemm", NG_OP_GEMM, "gemm/bf16/*/bf16-out", "rows", 65600, 4, 16, ORDINARY, PRE, .level = NG_CI},
     {"gemm", NG_OP_GEMM, "gemm/e4m3/*/bf16-out", "rows", 65600, 4, 16, ORDINARY, PRE, .level = NG_CI},
     {"gemm", NG_OP_GEMM, "gemm/*", NULL, 32, 64, 64, ORDINARY, PRE, .level = NG_CI, .repeats = 50},
+    {"gemm", NG_OP_GEMM, "gemm/*/cuda/*", NULL, 128, 256, 512, ORDINARY, PRE, .level = NG_NIGHTLY, .repeats = 100},
     /* the gradient path */
     {"gemm", NG_OP_GEMM, "gemm/*", "layer", 64, 96, 160, ORDINARY, PRE, .level = NG_CI, .phases = PHASES},
     {"gemm", NG_OP_GEMM, "gemm/*/bf16-out", NULL, 96, 160, 288, ORDINARY, NG_AUTOCAST, .level = NG_SMOKE},

@@ -384,6 +384,32 @@ static void description_of_a_device(void) {
     cr_expect_eq(ng_describe_gpu(NULL, 0, &info), NG_UNSUPPORTED);
 }
 
+/* An error that was told is not there for the next call to find; that of a lost context always is. */
+static void errors_are_told_once(void) {
+    char bytes[16] = {0};
+    void *data;
+    ng_gpu gpu;
+    ng_error error;
+    reset();
+    cr_assert_eq(ng_gpu_open(&runtime, 0, &gpu, &error), NG_OK);
+    state.capacity = 1000;
+    cr_assert_eq(ng_gpu_reserve(&gpu, 600, &error), NG_OK);
+    cr_expect_eq(ng_gpu_malloc(&gpu, 2000, &data, &error), NG_NO_MEMORY);
+    cr_expect(!data && gpu.short_of_memory && !gpu.lost && !state.last);
+    cr_assert_eq(ng_gpu_malloc(&gpu, 900, &data, &error), NG_OK, "what is kept for later was not given up: %s", error.text);
+    state.fail_at = state.calls + 1;
+    state.code = INVALID_VALUE;
+    cr_expect_eq(ng_gpu_copy(&gpu, data, bytes, sizeof bytes, NG_TO_DEVICE, &error), NG_DEVICE);
+    cr_expect_str_eq(error.text, "copying to the GPU: made up (cudaErrorFake)");
+    cr_expect(!gpu.lost && !state.last);
+    state.lost = true;
+    cr_expect_eq(ng_gpu_copy(&gpu, bytes, data, sizeof bytes, NG_FROM_DEVICE, &error), NG_DEVICE);
+    cr_expect(gpu.lost);
+    ng_gpu_free(&gpu, data);
+    ng_gpu_close(&gpu);
+    expect_nothing_left("told once");
+}
+
 /* ---- verdicts -----------------------------------------------------------------------------------------------------*/
 /* The same kernel under either backend: the same bits, the same figures. */
 static void device_results_equal_host_results(void) {
@@ -712,5 +738,6 @@ const ng_test ng_tests[] = {
     {"device", "what cannot be captured", what_cannot_be_captured, 0},
     {"device", "reasons of throttling", reasons_of_throttling, 0},
     {"device", "parts are timed apart", parts_are_timed_apart, 0},
+    {"device", "errors are told once", errors_are_told_once, 0},
 };
 const size_t ng_test_count = sizeof ng_tests / sizeof *ng_tests;
