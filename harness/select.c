@@ -1,4 +1,5 @@
 #include "harness/select.h"
+#include "harness/install.h"
 #include "harness/record.h"
 #include "harness/tensorfile.h"
 
@@ -21,7 +22,7 @@ const ng_option ng_option_rows[] = {
      AT(backend), .choices = backend_choices, .selects = true},
     {"filter", 'f', NG_TEXTS, "GLOB", "only cases whose id matches; may be given several times", AT(filters)},
     {"model", 'm', NG_TEXT, "FILE", "products of a layer of the model that a Hugging Face config.json describes,\n"
-     "instead of the case tables", AT(model), .selects = true},
+     "instead of the case tables; or the name of one installed with the program: llama3-8b", AT(model), .selects = true},
     {"batch", 0, NG_COUNT, "B", "with --model: sequences in a batch (default 1)", AT(batch), .least = 1, .most = 1 << 30,
      .selects = true},
     {"seq", 0, NG_COUNT, "S", "with --model: tokens in a sequence (default 128)", AT(sequence), .least = 1,
@@ -146,10 +147,22 @@ static ng_status parse_data(const char *text, ng_distribution *data, ng_error *e
     return NG_OK;
 }
 
+/* FILE, or the name of a model that is installed with the program: llama3-8b. */
+static ng_status load_model(const char *text, ng_model *model, ng_error *error) {
+    char *name = NULL, *installed = NULL;
+    if (!access(text, F_OK) || strchr(text, '/')) return ng_model_load(text, model, error);
+    if (asprintf(&name, "models/%s.json", text) < 0) return ng_fail(error, NG_NO_MEMORY, "out of memory");
+    ng_status status = ng_installed_file(name, &installed);
+    status = ng_model_load(status ? text : installed, model, error);
+    free(installed);
+    free(name);
+    return status;
+}
+
 /* ---- the selection ------------------------------------------------------------------------------------------------*/
 static ng_status load_inputs(const ng_options *o, ng_selected *s, ng_error *error) {
     ng_status status = NG_OK;
-    if (o->model) status = ng_model_load(o->model, &s->model, error);
+    if (o->model) status = load_model(o->model, &s->model, error);
     if (!status) status = open_file("tensors", o->tensors, false, s, 0, error);
     if (!status) status = open_file("x", o->x, true, s, 1, error);
     if (!status) status = open_file("w", o->w, true, s, 2, error);
