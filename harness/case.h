@@ -36,6 +36,7 @@ typedef struct ng_case {
     uint32_t repeats;        /* launches compared bit for bit (determinism); 0 and 1: one */
     const char *suite;       /* the case table that it comes from */
     bool exhaustive;         /* casts: every code of the input format instead of data */
+    bool thresholds;         /* casts, with exhaustive: every number at which the result may change, and its neighbours */
 } ng_case;
 
 #endif

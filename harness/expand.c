@@ -2,6 +2,7 @@
 
 #include "harness/digest.h"
 #include "harness/tensorfile.h"
+#include "reference/format.h"
 
 #include <fnmatch.h>
 #include <stdarg.h>
@@ -119,8 +120,9 @@ static void set_operands(ng_case *one, ng_distribution distribution, uint64_t se
     c.transposed = turned_b;
     c.whole_rows = turned_b ? p->k : p->n;
     c.whole_columns = turned_b ? p->n : p->k;
-    a.target = target_of(kernel, &kernel->contract.a, distribution);
-    c.target = target_of(kernel, &kernel->contract.b, distribution);
+    if (one->data.target) c.distribution = NG_NORMAL;
+    a.target = one->data.target ? one->data.target : target_of(kernel, &kernel->contract.a, distribution);
+    c.target = target_of(kernel, &kernel->contract.b, c.distribution);
     one->data = a;
     one->data_b = c;
 }
@@ -171,7 +173,7 @@ static ng_status add_elementwise(builder *b, ng_case one, ng_distribution distri
     p->k = 0;
     p->seed = data_seed(b->selection, one.problem_name, p->m, p->n, 1);
     one.data = (ng_data_spec){.distribution = distribution, .seed = data_seed(b->selection, one.problem_name, p->m, p->n, 0),
-                              .target = target_of(kernel, &kernel->contract.quantization, distribution),
+                              .target = one.data.target ? one.data.target : target_of(kernel, &kernel->contract.quantization, distribution),
                               .whole_rows = p->m, .whole_columns = p->n};
     char extents[48];
     snprintf(extents, sizeof extents, "%lldx%lld", (long long)p->m, (long long)p->n);
@@ -184,7 +186,9 @@ static ng_status add_elementwise(builder *b, ng_case one, ng_distribution distri
 static ng_status add_exhaustive(builder *b, ng_case one, const ng_case_row *row) {
     if (one.kernel->contract.cast.rounding == NG_R_STOCHASTIC) return NG_OK; /* judged word by word elsewhere */
     one.problem.op = NG_OP_CAST;
+    if (row->thresholds && !ng_format_codes(one.kernel->out)) return NG_OK; /* too many */
     one.exhaustive = true;
+    one.thresholds = row->thresholds;
     snprintf(one.problem_name, sizeof one.problem_name, "%s", row->suite);
     ng_status status = set_id(b, &one, "%s/%s", row->suite, one.kernel->name);
     return status ? status : add_case(b, &one);
@@ -216,6 +220,7 @@ static ng_status add_row_products(builder *b, const ng_case_row *row, const ng_c
 static ng_status add_row_kernel(builder *b, const ng_case_row *row, const ng_kernel *kernel, ng_distribution distribution) {
     ng_case base = {.kernel = kernel, .problem = {.m = row->m, .n = row->n, .k = row->k}, .level = row->level,
                     .repeats = row->repeats, .suite = row->suite};
+    if (row->for_input) base.data.target = kernel->op == NG_OP_GEMM ? NG_BF16 : kernel->in; /* operands start from bf16 */
     if (row->problem) snprintf(base.problem_name, sizeof base.problem_name, "%s", row->problem);
     if (!row->m && !row->n) return add_exhaustive(b, base, row);
     if (kernel->op == NG_OP_GEMM) return add_row_products(b, row, &base, distribution);

@@ -26,6 +26,8 @@ typedef struct ng_case_row {
     ng_level level;
     uint32_t repeats;
     ng_row_use use;
+    bool thresholds;                /* a cast of extents 0: every threshold between codes and its neighbours */
+    bool for_input;                 /* quantization: data made for the input's format, not the element's. Products: A's are, B's are normal */
     unsigned phases;                /* products: bit per ng_phase; then m, n, k are tokens, out and in of a weight's fprop */
 } ng_case_row;
 

@@ -3,6 +3,7 @@
 #include "harness/judge_internal.h"
 #include "reference/round.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,12 +208,64 @@ static ng_status every_code(ng_judge *judge, const ng_case *one, ng_result *resu
     return status;
 }
 
+/* A magnitude, the binary32 or binary64 on either side, and the three negated. */
+static void put_around(const ng_tensor *source, int64_t *at, double x) {
+    bool wide = source->format == NG_FP64;
+    const double around[] = {x, wide ? nextafter(x, 0) : (double)nextafterf((float)x, 0),
+                             wide ? nextafter(x, INFINITY) : (double)nextafterf((float)x, INFINITY)};
+    for (int i = 0; i < 6; i++, ++*at) {
+        double y = i < 3 ? around[i] : -around[i - 3];
+        float narrow = (float)y;
+        char *to = (char *)source->data + *at * (wide ? 8 : 4);
+        if (wide) memcpy(to, &y, sizeof y);
+        else memcpy(to, &narrow, sizeof narrow);
+    }
+}
+
+/* Every finite magnitude of the result's format, every midpoint between two, the one above the largest, and what is no
+ * finite number: a rounding of any mode changes at these, or between one and its neighbour in the input's format. */
+static ng_status every_threshold(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
+    enum { COLUMNS = 256 };
+    const ng_kernel *kernel = one->kernel;
+    const ng_format *to = &ng_formats[kernel->out];
+    int64_t magnitudes = ng_format_codes(kernel->out) >> to->is_signed, at = 0;
+    ng_tensor source = {0};
+    ng_session session = {0};
+    ng_power power = {0, 0};
+    bool launched;
+    if (kernel->in != NG_FP32 && kernel->in != NG_FP64) return ng_fail(error, NG_BAD_ARGUMENT, "%s: thresholds are for fp32 and fp64", one->id);
+    ng_status status = ng_tensor_create(kernel->in, (12 * (magnitudes + 1) + 18) / COLUMNS + 1, COLUMNS, &source, error);
+    double below = 0, step = 0;
+    for (int64_t code = 0; !status && code < magnitudes; code++) {
+        double x = ng_decode(kernel->out, (uint64_t)code);
+        if (!isfinite(x)) continue;
+        put_around(&source, &at, x);
+        put_around(&source, &at, below + (x - below) / 2);
+        step = x - below;
+        below = x;
+    }
+    if (!status) {
+        put_around(&source, &at, isfinite((float)(below + step / 2)) ? below + step / 2 : FLT_MAX);
+        put_around(&source, &at, INFINITY);
+        put_around(&source, &at, NAN);
+        status = cast_and_compare(judge, one, &source, NULL, false, &session, result, &power, &launched, error);
+    }
+    if (!status && launched) {
+        ng_accuse_powerless(result, &result->error, &power);
+        ng_session_digest(&session, result);
+    }
+    ng_session_end(&session);
+    ng_tensor_free(&source);
+    return status;
+}
+
 ng_status ng_judge_every_input(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
     if (is_stochastic(one->kernel)) {
         result->verdict = NG_SKIP;
         strcpy(result->reason, "stochastic rounding is judged word by word, on chosen values");
         return NG_OK;
     }
+    if (one->thresholds) return every_threshold(judge, one, result, error);
     if (ng_format_codes(one->kernel->in)) return every_code(judge, one, result, error);
     return ng_judge_sweep(judge, one, result, error);
 }

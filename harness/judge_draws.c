@@ -1,20 +1,16 @@
 /* Do the random words that a kernel draws itself look uniform and independent? Each result tells which way an element went;
  * the exact probability is known. Sums of (up - p) over many elements are close to normal with known variance, so a sum beyond 7.5 of
  * its standard deviations happens to a right kernel once in 10^13 sums. Taken per sixteenth of p (always down, coarse
- * randomness, a wrong form show), and over products of elements a given distance apart (shared or correlated words show). */
+ * randomness, a wrong form show), over all elements (so does a small shift of every p), and over products of elements a given
+ * distance or a row apart, or of an element and its transposed copy (shared or correlated words show). */
 #include "harness/judge_internal.h"
 #include "reference/round.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { BINS = 16, LAGS = 7 };
-static const int64_t lags[LAGS] = {1, 2, 3, 4, 8, 16, 32};
+enum { BINS = 16 };
 static const double most_sigma = 7.5, least_variance = 64;
-
-typedef struct draw {
-    float deviation, variance; /* up - p; p (1 - p); both 0 where nothing is random */
-} draw;
 
 static bool probability(const ng_tensor *source, const ng_tensor *out, const ng_cast *cast, int64_t i, int64_t j, double *p, bool *up,
                         bool *possible) {
@@ -33,44 +29,75 @@ static bool probability(const ng_tensor *source, const ng_tensor *out, const ng_
 
 static double sigmas(double sum, double variance) { return variance < least_variance ? 0 : fabs(sum) / sqrt(variance); }
 
+static void check_bins(const ng_draw *draws, int64_t count, ng_result *result, double *randomness) {
+    double sum[BINS] = {0}, variance[BINS] = {0}, all = 0;
+    *randomness = 0;
+    for (int64_t k = 0; k < count; k++) {
+        double deviation = (double)draws[k].deviation, p = deviation > 0 ? 1 - deviation : -deviation;
+        int bin = (int)(p * BINS);
+        if (draws[k].variance <= 0) continue;
+        sum[bin] += deviation;
+        variance[bin] += (double)draws[k].variance;
+    }
+    for (int b = 0; b < BINS; b++) {
+        all += sum[b];
+        *randomness += variance[b];
+    }
+    for (int b = 0; b < BINS; b++)
+        if (sigmas(sum[b], variance[b]) > most_sigma) {
+            ng_accuse(result, NG_FAIL, "elements that round up with a probability in [%d/16, %d/16) do so too %s: %.0f standard deviations off",
+                      b, b + 1, sum[b] > 0 ? "often" : "seldom", sigmas(sum[b], variance[b]));
+            return;
+        }
+    if (sigmas(all, *randomness) > most_sigma) /* a small shift of every probability */
+        ng_accuse(result, NG_FAIL, "elements round up too %s, all taken together: %.0f standard deviations off", all > 0 ? "often" : "seldom",
+                  sigmas(all, *randomness));
+}
+
+void ng_check_draw_list(const ng_draw *draws, int64_t count, int64_t columns, ng_result *result, double *randomness) {
+    const int64_t lags[] = {1, 2, 3, 4, 8, 16, 32, columns, 2 * columns};
+    check_bins(draws, count, result, randomness);
+    for (size_t l = 0; l < sizeof lags / sizeof *lags; l++) {
+        double together = 0, spread = 0;
+        for (int64_t k = 0; k + lags[l] < count; k++) {
+            together += (double)draws[k].deviation * (double)draws[k + lags[l]].deviation;
+            spread += (double)draws[k].variance * (double)draws[k + lags[l]].variance;
+        }
+        if (sigmas(together, spread) > most_sigma) {
+            ng_accuse(result, NG_FAIL, "elements %lld apart round together: their draws are correlated, %.0f standard deviations off",
+                      (long long)lags[l], sigmas(together, spread));
+            return;
+        }
+    }
+}
+
+void ng_check_draw_pairs(const ng_draw *draws, const ng_draw *others, int64_t rows, int64_t columns, ng_result *result) {
+    double together = 0, spread = 0;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) {
+            const ng_draw *a = &draws[i * columns + j], *b = &others[j * rows + i];
+            together += (double)a->deviation * (double)b->deviation;
+            spread += (double)a->variance * (double)b->variance;
+        }
+    if (sigmas(together, spread) > most_sigma)
+        ng_accuse(result, NG_FAIL, "an element and its transposed copy round together: their draws are correlated, %.0f standard deviations off",
+                  sigmas(together, spread));
+}
+
 ng_status ng_check_draws(const ng_tensor *source, const ng_tensor *out, const ng_cast *cast, ng_result *result,
                          double *randomness, ng_error *error) {
     int64_t count = source->rows * source->columns, impossible = 0;
-    double sum[BINS] = {0}, variance[BINS] = {0};
-    *randomness = 0;
-    draw *draws = calloc((size_t)count + 1, sizeof *draws);
+    ng_draw *draws = calloc((size_t)count + 1, sizeof *draws);
     if (!draws) return ng_fail(error, NG_NO_MEMORY, "no memory to look at random draws");
     for (int64_t k = 0; k < count; k++) {
         double p;
         bool up, possible;
         bool random = probability(source, out, cast, k / source->columns, k % source->columns, &p, &up, &possible);
         impossible += !possible;
-        if (!random) continue;
-        int bin = (int)(p * BINS);
-        draws[k] = (draw){(float)((up ? 1 : 0) - p), (float)(p * (1 - p))};
-        sum[bin] += draws[k].deviation;
-        variance[bin] += draws[k].variance;
-        *randomness += draws[k].variance;
+        if (random) draws[k] = (ng_draw){(float)((up ? 1 : 0) - p), (float)(p * (1 - p))};
     }
     if (impossible) ng_accuse(result, NG_FAIL, "%lld elements went where no random word leads", (long long)impossible);
-    for (int b = 0; b < BINS; b++)
-        if (sigmas(sum[b], variance[b]) > most_sigma) {
-            ng_accuse(result, NG_FAIL, "elements that round up with a probability in [%d/16, %d/16) do so too %s: %.0f standard deviations off",
-                      b, b + 1, sum[b] > 0 ? "often" : "seldom", sigmas(sum[b], variance[b]));
-            break;
-        }
-    for (int l = 0; l < LAGS; l++) {
-        double together = 0, spread = 0;
-        for (int64_t k = 0; k + lags[l] < count; k++) {
-            together += (double)draws[k].deviation * draws[k + lags[l]].deviation;
-            spread += (double)draws[k].variance * draws[k + lags[l]].variance;
-        }
-        if (sigmas(together, spread) > most_sigma) {
-            ng_accuse(result, NG_FAIL, "elements %d apart round together: their draws are correlated, %.0f standard deviations off",
-                      (int)lags[l], sigmas(together, spread));
-            break;
-        }
-    }
+    ng_check_draw_list(draws, count, source->columns, result, randomness);
     free(draws);
     return NG_OK;
 }

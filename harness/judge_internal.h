@@ -151,6 +151,16 @@ ng_status ng_judge_quantize(ng_judge *judge, const ng_case *one, ng_result *resu
 ng_status ng_judge_dequantize(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_gemm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 
+/* How one element's draw came out. */
+typedef struct ng_draw {
+    float deviation, variance; /* up - p; p (1 - p); both 0 where nothing is random */
+} ng_draw;
+
+/* Whether the draws of a tensor [count / columns][columns] look like their probabilities and independent of each other. */
+void ng_check_draw_list(const ng_draw *draws, int64_t count, int64_t columns, ng_result *result, double *randomness);
+/* Whether those of a tensor [rows][columns] and of its transposed copy [columns][rows] are independent. */
+void ng_check_draw_pairs(const ng_draw *draws, const ng_draw *others, int64_t rows, int64_t columns, ng_result *result);
+
 /* Whether bits drawn by the kernel itself look like the stated probabilities: per interval of probability, and between
  * neighbouring elements. *randomness: the variance of the number of elements that round up. */
 ng_status ng_check_draws(const ng_tensor *source, const ng_tensor *out, const ng_cast *cast, ng_result *result,

@@ -271,26 +271,123 @@ static ng_status recipe_of_piece(piece *p, const double *whole_amax, int64_t row
     return status;
 }
 
-static ng_status own_words(piece *p, ng_result *result, ng_error *error) {
-    bool launched;
-    ng_session with = p->session;
-    memset(&p->session, 0, sizeof p->session);
-    if (!ng_session_begin(&p->session, p->judge, p->one->kernel, &with.problem, result)) goto done;
-    ng_tensor words = p->words;
-    p->words.data = NULL;
-    ng_status status = fill_session(p, error);
-    p->words = words;
-    if (!status) status = ng_session_run(&p->session, 0, false, result, &launched, error);
-    bool chosen_by_error = p->q->four_over_six != NG_4OVER6_OFF; /* of elements that the words round */
-    if (!status && launched && !chosen_by_error && p->expected.operand.scales.data &&
-        !ng_tensor_equal(&p->session.first[NG_OUT_SCALES], &p->expected.operand.scales))
-        ng_accuse(result, NG_FAIL, "scales change with the random words");
-    ng_session_end(&p->session);
-    p->session = with;
+/* ---- random words that the kernel draws itself ---------------------------------------------------------------------- */
+static const int64_t most_drawn = 1 << 18; /* elements: every probability takes a dozen quantizations */
+
+static ng_status quantize_with(const piece *p, const ng_tensor *source, const uint32_t *random, ng_quantized *quantized, ng_error *error) {
+    ng_tensor words = {(void *)random, NG_FP32, NG_HOST, source->rows, source->columns, source->columns * 4};
+    ng_quantize_inputs inputs = {.random = &words, .given_scale = p->q->rule == NG_SCALE_GIVEN ? &p->given : NULL};
+    return ng_quantize(p->q, source, &inputs, p->judge->threads, quantized, error);
+}
+
+static uint64_t code_at(const ng_tensor *t, int64_t k) { return ng_get_code(t, k / t->columns, k % t->columns); }
+
+/* Draws from the codes alone, whatever the scales: an element's result is one of two, and changes at one random integer T,
+ * found by bisection with the reference. P(the second) = (2^r - T) / 2^r. Codes that are neither are counted. */
+static ng_status draws_of(const piece *p, const ng_tensor *source, const ng_tensor *codes, ng_draw *draws, int64_t *impossible, ng_error *error) {
+    const uint32_t all = 1u << p->q->cast.random_bits;
+    int64_t count = source->rows * source->columns;
+    ng_quantized first = {0}, last = {0}, middle = {0};
+    uint32_t *low = calloc((size_t)count * 3 + 1, sizeof *low), *high = low + count, *word = high + count;
+    ng_status status = low ? quantize_with(p, source, low, &first, error) : ng_fail(error, NG_NO_MEMORY, "no memory to look at random draws");
+    for (int64_t k = 0; !status && k < count; k++) {
+        high[k] = all;
+        word[k] = all - 1;
+    }
+    if (!status) status = quantize_with(p, source, word, &last, error);
+    for (uint32_t width = all; !status && width > 1; width /= 2) {
+        for (int64_t k = 0; k < count; k++)
+            word[k] = (low[k] + high[k]) / 2;
+        status = quantize_with(p, source, word, &middle, error);
+        for (int64_t k = 0; !status && k < count; k++)
+            *(code_at(&middle.operand.codes, k) == code_at(&first.operand.codes, k) ? &low[k] : &high[k]) = word[k];
+        ng_quantized_free(&middle);
+    }
+    for (int64_t k = 0; !status && k < count; k++) {
+        uint64_t down = code_at(&first.operand.codes, k), up = code_at(&last.operand.codes, k), got = code_at(codes, k);
+        double probability = (double)(all - high[k]) / all;
+        *impossible += got != down && got != up;
+        draws[k] = up == down ? (ng_draw){0, 0} : (ng_draw){(float)((got != down) - probability), (float)(probability * (1 - probability))};
+    }
+    ng_quantized_free(&first);
+    ng_quantized_free(&last);
+    free(low);
     return status;
+}
+
+/* One launch without words; with both copies if the piece is transposed, which a kernel may decline. */
+static ng_status launch_own(piece *p, uint64_t seed, ng_result *result, bool *launched, ng_error *error) {
+    ng_problem problem = p->one->problem;
+    problem.m = p->source->rows;
+    problem.n = p->source->columns;
+    problem.seed = seed;
+    *launched = false;
+    if (!ng_session_begin(&p->session, p->judge, p->one->kernel, &problem, result)) return NG_OK;
+    ng_status status = fill_session(p, error);
+    return status ? status : ng_session_run(&p->session, 0, p->transposed, result, launched, error);
+}
+
+/* What does not depend on the words must not change with them; what does must look random, and change with the seed. */
+static ng_status judge_draws(const piece *with, uint64_t seed, ng_draw *draws, ng_result *result, ng_error *error) {
+    piece own = {.judge = with->judge, .one = with->one, .q = with->q, .source = with->source, .given = with->given, .expected = with->expected};
+    piece other = own;
+    int64_t impossible = 0;
+    double randomness = 0;
+    bool launched;
+    ng_status status = launch_own(&own, seed, result, &launched, error);
+    if (status || !launched) goto done;
+    if (with->expected.operand.scales.data && !ng_tensor_equal(&own.session.first[NG_OUT_SCALES], &with->expected.operand.scales))
+        ng_accuse(result, NG_FAIL, "scales change with the random words");
+    status = draws_of(with, with->source, &own.session.first[NG_OUT], draws, &impossible, error);
+    if (status) goto done;
+    if (impossible) ng_accuse(result, NG_FAIL, "%lld elements went where no random word leads", (long long)impossible);
+    ng_check_draw_list(draws, with->source->rows * with->source->columns, with->source->columns, result, &randomness);
+    status = launch_own(&other, seed ^ 0x5DEECE66Du, result, &launched, error);
+    if (!status && launched && randomness > 64 && ng_tensor_equal(&own.session.first[NG_OUT], &other.session.first[NG_OUT]))
+        ng_accuse(result, NG_FAIL, "another seed gives the same bits: the random words do not depend on it");
 done:
-    p->session = with;
-    return NG_OK;
+    ng_session_end(&own.session);
+    ng_session_end(&other.session);
+    return status;
+}
+
+/* A gradient's row-wise and column-wise copies must not err alike: both are used, and their errors would add up. */
+static ng_status judge_both_copies(const piece *with, uint64_t seed, ng_draw *draws, ng_draw *draws_t, ng_result *result, ng_error *error) {
+    piece own = {.judge = with->judge, .one = with->one, .q = with->q, .source = with->source, .given = with->given, .expected = with->expected,
+                 .transposed = true};
+    ng_tensor turned = {0};
+    int64_t impossible = 0, rows = with->source->rows, columns = with->source->columns;
+    double randomness;
+    bool launched;
+    uint32_t *zeros = calloc((size_t)(rows * columns) + 1, sizeof *zeros);
+    ng_status status = zeros ? transpose(with->source, &turned, error) : ng_fail(error, NG_NO_MEMORY, "no memory to look at random draws");
+    if (!status) status = quantize_with(with, &turned, zeros, &own.expected_t, error);
+    if (!status) status = launch_own(&own, seed, result, &launched, error);
+    if (status || !launched) goto done;
+    status = draws_of(with, with->source, &own.session.first[NG_OUT], draws, &impossible, error);
+    if (!status) status = draws_of(with, &turned, &own.session.first[NG_OUT_T], draws_t, &impossible, error);
+    if (status) goto done;
+    if (impossible) ng_accuse(result, NG_FAIL, "%lld elements of both copies went where no random word leads", (long long)impossible);
+    ng_check_draw_list(draws_t, rows * columns, rows, result, &randomness);
+    ng_check_draw_pairs(draws, draws_t, rows, columns, result);
+done:
+    ng_session_end(&own.session);
+    ng_quantized_free(&own.expected_t);
+    ng_tensor_free(&turned);
+    free(zeros);
+    return status;
+}
+
+/* 4over6 chooses scales by the errors of elements that the words round: no element's result is a function of its word alone. */
+static ng_status own_words(const piece *p, ng_result *result, ng_error *error) {
+    int64_t count = p->source->rows * p->source->columns;
+    if (p->q->four_over_six != NG_4OVER6_OFF || count > most_drawn) return NG_OK;
+    ng_draw *draws = calloc((size_t)count * 2 + 1, sizeof *draws);
+    if (!draws) return ng_fail(error, NG_NO_MEMORY, "no memory to look at random draws");
+    ng_status status = judge_draws(p, p->one->problem.seed, draws, result, error);
+    if (!status) status = judge_both_copies(p, p->one->problem.seed, draws, draws + count, result, error);
+    free(draws);
+    return status;
 }
 
 /* The transposed outputs, where the kernel gives them: its own launch, with all roles. */
@@ -367,6 +464,15 @@ ng_status ng_judge_quantize(ng_judge *judge, const ng_case *one, ng_result *resu
 }
 
 /* ---- dequantization -----------------------------------------------------------------------------------------------*/
+/* An fp32 scale that brings one of the block's elements next to a midpoint of bf16: a product that is rounded twice, or
+ * rounded from a rounded scale, falls on the wrong side. */
+static float scale_beside_tie(const ng_operand *o, int64_t i, int64_t j, uint32_t word) {
+    int64_t row = i * ng_block_extent(o->blocks.rows, o->codes.rows), column = j * ng_block_extent(o->blocks.columns, o->codes.columns);
+    double element = fabs(ng_get_value(&o->codes, row, column));
+    double tie = ldexp(257 + 2 * (double)(word & 127), -8 + (int)(word >> 8 & 15));
+    return element > 0 && isfinite(element) ? (float)(tie / element) : (float)tie;
+}
+
 /* Not what a quantizer would write, but every code there is: scales that decode to 2^-127, NaN and subnormals included. */
 static void any_codes(ng_quantized *quantized, uint64_t seed) {
     ng_operand *o = &quantized->operand;
@@ -374,6 +480,10 @@ static void any_codes(ng_quantized *quantized, uint64_t seed) {
     for (int64_t i = 0; i < o->codes.rows; i++)
         for (int64_t j = 0; j < o->codes.columns; j++)
             if (codes) ng_set_code(&o->codes, i, j, ng_word(seed, (uint64_t)(i * o->codes.columns + j)) % codes);
+    for (int64_t i = 0; o->scales.data && o->scales.format == NG_FP32 && i < o->scales.rows; i++)
+        for (int64_t j = 0; j < o->scales.columns; j++)
+            ((float *)((char *)o->scales.data + i * o->scales.row_bytes))[j] =
+                scale_beside_tie(o, i, j, ng_word(seed, (uint64_t)(i * o->scales.columns + j) + 7919));
     for (int64_t i = 0; scales && i < o->scales.rows; i++)
         for (int64_t j = 0; j < o->scales.columns; j++) {
             uint32_t count = o->scales.format == NG_UE4M3 ? 128 : scales;
