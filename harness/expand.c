@@ -382,7 +382,7 @@ static ng_status add_real_kernel(builder *b, const ng_kernel *kernel, const ng_c
     use_operand(&one.data, o->phase == NG_FPROP ? &o->x : &o->dy);
     use_operand(&one.data_b, o->phase == NG_WGRAD ? &o->x : &o->w);
     for (int mode = 0; mode < NG_MODES && !status; mode++)
-        if (modes >> mode & 1) status = add_product(b, one, NG_FILE_TENSOR, (ng_mode)mode, "", true, ng_distribution_names[NG_FILE_TENSOR]);
+        if (modes >> mode & 1) status = add_product(b, one, NG_FILE_TENSOR, (ng_mode)mode, "", false, ng_distribution_names[NG_FILE_TENSOR]);
     return status;
 }
 
