@@ -86,6 +86,8 @@ const ng_case_row ng_case_rows[] = {
     {"gemm", NG_OP_GEMM, "gemm/e?m?*", "tails", 33, 65, 97, DATA(NG_ZERO_BLOCKS, NG_SUBNORMAL), PRE, .level = NG_CI},
     {"gemm", NG_OP_GEMM, "gemm/mx*", "tails", 33, 65, 97, DATA(NG_ZERO_BLOCKS, NG_SUBNORMAL), PRE, .level = NG_CI},
     {"gemm", NG_OP_GEMM, "gemm/nvfp4*", "tails", 33, 65, 97, DATA(NG_ZERO_BLOCKS, NG_SUBNORMAL), PRE, .level = NG_CI},
+    /* scales of B in several rows and columns of blocks: transposed or shifted ones have a place to go */
+    {"gemm", NG_OP_GEMM, "gemm/*-128/*", "blocks", 8, 200, 300, ORDINARY, PRE, .level = NG_CI},
     /* scales at the lower end of their range, over elements that are not zero */
     {"gemm", NG_OP_GEMM, "gemm/mx*", "tiny", 33, 65, 97, DATA(NG_SUBNORMAL), PRE, .level = NG_CI, .for_input = true},
     /* square: a transposed operand fits */
