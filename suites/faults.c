@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -23,8 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef NG_PLUGIN_DIRECTORY
-#define NG_PLUGIN_DIRECTORY "/usr/local/lib/narrowgauge"
+#ifndef NG_LIBRARY_DIRECTORY
+#define NG_LIBRARY_DIRECTORY "lib"
 #endif
 
 /* ---- judges -------------------------------------------------------------------------------------------------------*/
@@ -62,7 +63,8 @@ typedef struct trial {
     size_t *groups; /* where each begins; one more at the end */
     size_t group_count;
     shared *shared;
-    size_t shared_bytes;
+    size_t shared_bytes, first_group; /* judged first */
+    double deadline_s;                /* monotonic; 0: none */
 } trial;
 
 typedef struct fault {
@@ -83,7 +85,7 @@ typedef struct options {
     int level;
     uint64_t seed;
     int64_t seeds, jobs;
-    double timeout_s;
+    double timeout_s, limit_s;
     bool quiet;
 } options;
 
@@ -110,6 +112,7 @@ static const ng_option option_rows[] = {
     {"level", 'l', NG_CHOICE, "smoke|ci|nightly", "how much of the case tables (default ci)", AT(level), .choices = ng_level_names},
     {"seed", 's', NG_SEED, "N", "of all random data (default 1)", AT(seed)},
     {"seeds", 0, NG_COUNT, "N", "judge the right kernels with N seeds, from --seed on (default 1)", AT(seeds)},
+    {"limit", 0, NG_SECONDS, "S", "for all seeds behind the first together: stop there, wherever they are (default: none)", AT(limit_s)},
     {"plugin", 'p', NG_TEXTS, "LIB", "faulty kernels in place of the planted ones; may be given several times", AT(plugins)},
     {"filter", 'f', NG_TEXTS, "GLOB", "only faults whose kernel's name matches; may be given several times", AT(filters)},
     {"json", 'o', NG_TEXT, "FILE|-", "the matrix as JSON", AT(json)},
@@ -120,24 +123,23 @@ static const ng_option option_rows[] = {
 enum { OPTIONS = sizeof option_rows / sizeof *option_rows };
 
 /* ---- which kernels ------------------------------------------------------------------------------------------------*/
-/* The planted faults lie beside the program in a build tree, and in the library directory where it is installed. */
+/* The planted faults lie beside the program in a build tree, and in the library directory of an installation. */
 static ng_status find_planted(session *s, ng_error *error) {
-    static const char *const places[] = {"%s/faults/libngfaults.so", "%s/libngfaults.so", NG_PLUGIN_DIRECTORY "/libngfaults.so"};
-    char self[4096];
+    static const char *const places[] = {"faults/libngfaults.so", "../" NG_LIBRARY_DIRECTORY "/narrowgauge/libngfaults.so"};
+    char self[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0) return ng_fail(error, NG_IO, "where this program lies is unknown: %s; give --plugin LIB", strerror(errno));
+    if (length <= 0) return ng_fail(error, NG_IO, "where this program lies is unknown: %s; give --plugin LIB", strerror(errno));
     self[length] = 0;
     *strrchr(self, '/') = 0;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         free(s->planted);
-        int made = i < 2 ? asprintf(&s->planted, i ? "%s/libngfaults.so" : "%s/faults/libngfaults.so", self) : asprintf(&s->planted, "%s", places[i]);
-        if (made < 0) {
+        if (asprintf(&s->planted, "%s/%s", self, places[i]) < 0) {
             s->planted = NULL;
             return ng_fail(error, NG_NO_MEMORY, "out of memory");
         }
         if (!access(s->planted, R_OK)) return NG_OK;
     }
-    return ng_fail(error, NG_IO, "the planted faults (libngfaults.so) lie neither beside the program nor in " NG_PLUGIN_DIRECTORY "; give --plugin LIB");
+    return ng_fail(error, NG_IO, "%s: the planted faults are not there; give --plugin LIB", s->planted);
 }
 
 static bool is_wanted(const session *s, const char *name) {
@@ -248,36 +250,61 @@ static void observe(void *context, const ng_observation *observation) {
     t->shared->outcomes[observation->one - t->list.cases].rejected |= ng_peers_reject(observation);
 }
 
+/* One of the processes that judge. Groups are claimed one by one, whoever is first; `done` hides all others from the run. */
+typedef struct claimant {
+    trial *trial;
+    bool *done;
+    size_t group; /* being judged; none: group_count */
+} claimant;
+
+static size_t claim(trial *t) {
+    bool late = t->deadline_s > 0 && ng_monotonic_s() > t->deadline_s;
+    size_t n = late ? t->group_count : atomic_fetch_add(&t->shared->next, 1);
+    return n < t->group_count ? (n + t->first_group) % t->group_count : t->group_count;
+}
+
+static void reveal(claimant *c, bool hidden) {
+    const size_t *groups = c->trial->groups;
+    if (c->group < c->trial->group_count) memset(c->done + groups[c->group], hidden, groups[c->group + 1] - groups[c->group]);
+}
+
 static void on_started(void *context, size_t index) { (void)context, (void)index; }
 static void on_remark(void *context, const char *text) {
     (void)context;
     fprintf(stderr, "faults: %s\n", text);
 }
+
+/* At a group's end the next is claimed; one that lies ahead in the list is met by the same run and the same worker. */
 static ng_status on_finished(void *context, size_t index, const ng_result *result, ng_error *error) {
-    trial *t = context;
+    claimant *c = context;
+    trial *t = c->trial;
     (void)error;
     t->shared->outcomes[index].result = *result;
     t->shared->outcomes[index].judged = true;
     atomic_fetch_add(&t->shared->done, 1);
+    if (index + 1 != t->groups[c->group + 1]) return NG_OK;
+    reveal(c, true);
+    c->group = claim(t);
+    reveal(c, false);
     return NG_OK;
 }
 
-/* One of the processes: group after group, whichever is next. Each judges in a process of its own (harness/run.h). */
 static ng_status judge_groups(const session *s, trial *t, ng_error *error) {
     const ng_settings settings = {.seed = s->options.seed, .threads = 2, .timeout_s = s->options.timeout_s, .observe = observe, .observer = t};
     const ng_catalogue catalogue = ng_plugins_catalogue(&s->plugins);
-    const ng_run_events events = {t, on_started, on_finished, on_remark};
-    bool *done = malloc(t->list.count + 1);
-    ng_status status = done ? NG_OK : ng_fail(error, NG_NO_MEMORY, "out of memory");
-    for (size_t g; !status && (g = atomic_fetch_add(&t->shared->next, 1)) < t->group_count;) {
-        const ng_run_plan plan = {&t->list, &settings, &catalogue, s->program->judge, done};
+    claimant c = {t, malloc(t->list.count + 1), claim(t)};
+    const ng_run_events events = {&c, on_started, on_finished, on_remark};
+    const ng_run_plan plan = {&t->list, &settings, &catalogue, s->program->judge, c.done};
+    if (!c.done) return ng_fail(error, NG_NO_MEMORY, "out of memory");
+    memset(c.done, 1, t->list.count);
+    reveal(&c, false);
+    ng_status status = NG_OK;
+    while (!status && c.group < t->group_count) { /* a second time where the claims wrapped around */
         int interrupted = 0;
-        memset(done, 1, t->list.count);
-        memset(done + t->groups[g], 0, t->groups[g + 1] - t->groups[g]);
         status = ng_run_cases(&plan, &events, &interrupted, error);
         if (!status && interrupted) status = ng_fail(error, NG_IO, "interrupted");
     }
-    free(done);
+    free(c.done);
     return status;
 }
 
@@ -382,14 +409,15 @@ static fault *fault_of(session *s, const ng_kernel *kernel) {
     return NULL;
 }
 
-static void take_right(session *s, const ng_case *one, const outcome *o, uint64_t seed) {
+static void take_right(session *s, const trial *t, const ng_case *one, const outcome *o, uint64_t seed) {
+    if (!o->judged && t->deadline_s > 0) return; /* not reached */
     bool accused = !o->judged || (o->result.verdict != NG_PASS && o->result.verdict != NG_SKIP);
     s->right_cases++;
     for (int p = 0; p < NG_PEERS; p++)
         s->peer_alarms[p] += o->rejected >> p & 1;
     if (!accused) return;
     s->false_alarms++;
-    printf("FALSE ALARM %s, seed %llu: %s\n", one->id, (unsigned long long)seed, o->judged ? o->result.reason : "not judged");
+    fprintf(stderr, "false alarm: %s, seed %llu: %s\n", one->id, (unsigned long long)seed, o->judged ? o->result.reason : "not judged");
 }
 
 static ng_status take_trial(session *s, const trial *t, uint64_t seed, ng_error *error) {
@@ -398,7 +426,7 @@ static ng_status take_trial(session *s, const trial *t, uint64_t seed, ng_error 
         const outcome *o = &t->shared->outcomes[i];
         fault *f = fault_of(s, one->kernel);
         if (!f) {
-            take_right(s, one, o, seed);
+            take_right(s, t, one, o, seed);
             continue;
         }
         suite *in = suite_of(s, one->suite, error);
@@ -410,13 +438,16 @@ static ng_status take_trial(session *s, const trial *t, uint64_t seed, ng_error 
         in->judges[f - s->faults] = true;
         if (kills & own_verdicts) in->kills[f - s->faults] = true;
     }
-    s->cases += t->list.count;
+    s->cases += atomic_load(&t->shared->done);
     return NG_OK;
 }
 
-static ng_status run_seed(session *s, uint64_t seed, bool with_faults, ng_error *error) {
-    trial t = {0};
-    ng_status status = begin_trial(s, seed, with_faults, &t, error);
+/* The first seed judges everything; others the right kernels, beginning each at another place, until the deadline. */
+static ng_status run_seed(session *s, int64_t place, double deadline_s, ng_error *error) {
+    trial t = {.deadline_s = place ? deadline_s : 0};
+    uint64_t seed = s->options.seed + (uint64_t)place;
+    ng_status status = begin_trial(s, seed, place == 0, &t, error);
+    if (!status) t.first_group = (size_t)place * t.group_count / (size_t)s->options.seeds;
     if (!status) status = run_trial(s, &t, error);
     if (!status) status = take_trial(s, &t, seed, error);
     end_trial(&t);
@@ -456,7 +487,9 @@ static void print_suites(const session *s, FILE *out) {
             judged += s->suites[i].judges[f];
             killed += s->suites[i].kills[f];
         }
-        fprintf(out, "suite %-11s kills %zu of the %zu faults that run in it; of the others it sees nothing\n", s->suites[i].name, killed, judged);
+        fprintf(out, "suite %-11s kills %zu of the %zu faults that run in it%s", s->suites[i].name, killed, judged, killed < judged ? "; not\n" : "\n");
+        for (size_t f = 0; f < s->fault_count; f++)
+            if (s->suites[i].judges[f] && !s->suites[i].kills[f]) fprintf(out, "      %s\n", s->faults[f].kernel->name);
     }
 }
 
@@ -535,8 +568,11 @@ static void write_json(const session *s, FILE *out) {
 static ng_status run_all(session *s, ng_error *error) {
     double start = ng_monotonic_s();
     ng_status status = ng_output_open(s->options.json, &s->json, error);
-    for (int64_t i = 0; i < s->options.seeds && !status; i++)
-        status = run_seed(s, s->options.seed + (uint64_t)i, i == 0, error);
+    if (!status) status = run_seed(s, 0, 0, error);
+    for (int64_t i = 1; i < s->options.seeds && !status; i++) { /* equal shares of the limit */
+        double share_s = s->options.limit_s / (double)(s->options.seeds - 1);
+        status = run_seed(s, i, s->options.limit_s > 0 ? ng_monotonic_s() + share_s : 0, error);
+    }
     if (status) return status;
     s->seconds = ng_monotonic_s() - start;
     for (size_t i = 0; i < s->fault_count; i++)

@@ -187,6 +187,7 @@ static const ng_fault faults[] = {
     {"tail-unwritten", "cast/fp16->e4m3/cpu/rne-sat", "vectorised by 16, the remainder forgotten", .outputs = ng_tail_unwritten},
     {"corner-unwritten", "cast/fp16->e5m2/cpu/rne-sat", "a bound of < count - 1", .outputs = ng_corner_unwritten},
     {"flips-a-bit", "cast/fp16->e2m1/cpu/rne-sat", "DeepGEMM#365: other bits in some launches", .outputs = ng_flips_a_bit},
+    {"writes-behind", "cast/fp16->e2m3/cpu/rne-sat", "a store of 16 where fewer are left", .outputs = ng_writes_behind},
     {"unwritten", "cast/fp16->e3m2/cpu/rne-sat", "a launch that fails without a word", .outputs = ng_unwritten},
 };
 

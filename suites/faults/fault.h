@@ -108,6 +108,9 @@ void ng_tail_unwritten(const ng_launch *launch, const ng_tensor *before);   /* c
 void ng_corner_unwritten(const ng_launch *launch, const ng_tensor *before); /* the last element */
 void ng_last_row_wrong(const ng_launch *launch, const ng_tensor *before);   /* where there are 65536 or more */
 void ng_one_in_16_million(const ng_launch *launch, const ng_tensor *before);
+void ng_writes_behind(const ng_launch *launch, const ng_tensor *before);    /* OUT's last row */
+void ng_changes_input(const ng_launch *launch, const ng_tensor *before);    /* A */
+void ng_dies_of_tails(const ng_launch *launch, const ng_tensor *before);    /* K no multiple of 16 */
 void ng_flips_a_bit(const ng_launch *launch, const ng_tensor *before);      /* in one launch of ten */
 
 #endif

@@ -273,6 +273,14 @@ static ng_status through_fp16(const ng_fault *fault, const ng_kernel *subject, c
     return status;
 }
 
+/* A split of K that follows the number of threads. */
+static ng_status split_by_threads(const ng_fault *fault, const ng_kernel *subject, const ng_launch *launch) {
+    ng_kernel changed = *subject;
+    (void)fault;
+    if (launch->device->threads > 1) changed.contract.sum.split_k = 2, changed.contract.sum.split_tile = 16;
+    return subject->launch(&changed, launch);
+}
+
 /* Bytes of A in one format read as another. */
 static ng_status reads_as_e4m3(const ng_fault *fault, const ng_kernel *subject, const ng_launch *launch) {
     ng_launch mine = *launch;
@@ -336,6 +344,8 @@ static const ng_fault faults[] = {
     {"last-bit", BF16, "one element off by one unit in the last place", .outputs = last_bit},
     {"last-row", "gemm/bf16/cpu/fp32-chain/bf16-out", "rows beyond a grid's 65535", .outputs = ng_last_row_wrong},
     {"flips-a-bit", "gemm/fp16/cpu/hopper/fp32-out", "DeepGEMM#365: other bits in some launches", .outputs = ng_flips_a_bit},
+    {"changes-input", "gemm/e4m3-row/cpu/hopper-fast/fp32-out", "operands scaled in place", .outputs = ng_changes_input},
+    {"dies-of-tails", "gemm/e5m2/cpu/ada/fp32-out", "an aligned load at the end of a row", .outputs = ng_dies_of_tails},
     {"flushes-results", "gemm/fp16/cpu/hopper/fp16-out", "fp16 results below 2^-14 flushed", .outputs = flushes_small},
 
     {"twelve-bits", FAST, "an accumulator of 12 significant bits", .change = twelve_bits},
@@ -356,6 +366,7 @@ static const ng_fault faults[] = {
     {"not-split", SPLIT, "K in one part for four", .change = not_split},
     {"split-in-two", SPLIT, "K in two parts for four", .change = split_in_two},
     {"parts-reversed", SPLIT, "atomics: the parts of K added in another order", .compute = parts_reversed},
+    {"split-by-threads", BF16, "K split among the threads that there are", .compute = split_by_threads},
     {"other-tiles", "gemm/bf16/cpu/hopper-split2/fp32-out", "K split at other tiles", .change = split_by_tiles_of_32},
     {"scaled-once", "gemm/e4m3-1x128/cpu/hopper/fp32-out", "block scales multiplied first", .change = scaled_once},
     {"scaled-twice", SQUARE, "block scales one after the other", .change = scaled_twice},

@@ -5,6 +5,7 @@
 #include "kernels/catalogue.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,25 @@ void ng_one_in_16_million(const ng_launch *launch, const ng_tensor *before) {
     (void)before;
     if (!out->data || out->rows * out->columns < 1 << 24) return;
     ng_element_set(out, out->rows / 3, out->columns / 7, ng_element_get(out, out->rows / 3, out->columns / 7) ^ 1);
+}
+
+void ng_writes_behind(const ng_launch *launch, const ng_tensor *before) {
+    const ng_tensor *out = &launch->tensors[NG_OUT];
+    (void)before;
+    if (out->data && out->columns % 16) row_of(out, out->rows)[0] = 0;
+}
+
+void ng_changes_input(const ng_launch *launch, const ng_tensor *before) {
+    const ng_tensor *a = &launch->tensors[NG_A];
+    (void)before;
+    ng_element_set(a, 0, 0, ng_element_get(a, 0, 0) ^ 1);
+}
+
+void ng_dies_of_tails(const ng_launch *launch, const ng_tensor *before) {
+    (void)before;
+    if (launch->problem->k % 16 == 0) return;
+    signal(SIGSEGV, SIG_DFL); /* also under a sanitizer, which has a handler of its own */
+    raise(SIGSEGV);
 }
 
 /* The one place with a memory: every tenth launch of the process is wrong, so that a run of ten cannot miss it. */
