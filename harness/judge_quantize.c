@@ -272,7 +272,7 @@ static ng_status recipe_of_piece(piece *p, const double *whole_amax, int64_t row
 }
 
 /* ---- random words that the kernel draws itself ---------------------------------------------------------------------- */
-static const int64_t most_drawn = 1 << 18; /* elements: every probability takes a dozen quantizations */
+static const int64_t most_drawn = 1 << 15; /* elements: every probability takes a dozen quantizations */
 
 static ng_status quantize_with(const piece *p, const ng_tensor *source, const uint32_t *random, ng_quantized *quantized, ng_error *error) {
     ng_tensor words = {(void *)random, NG_FP32, NG_HOST, source->rows, source->columns, source->columns * 4};

@@ -330,7 +330,7 @@ static ng_status twice_quantized(const ng_fault *fault, const ng_kernel *subject
 #define CODE(function) .compute = ng_fault_quantize, .code = function
 
 static const ng_fault faults[] = {
-    {"scale-step-low", MXFP8, "ROCm/FlyDSL#590: e8m0 one step low", BLOCKS(.scale = step_low)},
+    {"scale-step-low", MXFP8, "FlyDSL#590: e8m0 one step low", BLOCKS(.scale = step_low)},
     {"scale-step-high", "quantize/bf16->mxfp6-e2m3/cpu/round-up", "e8m0 one step high", BLOCKS(.scale = step_high)},
     {"floor-for-round-up", MXFP8, "OCP MX 1.0's floor where TransformerEngine's round-up is promised (arXiv:2506.08027)", .change = floor_rule},
     {"round-up-for-floor", MXFP4, "the reverse: torchao's RCEIL for FLOOR", .change = round_up_rule},

@@ -89,7 +89,7 @@ static const ng_fault faults[] = {
     {"own-two-bits", "cast/fp32->e4m3/cpu/sr16-carry-sat", "randomness of two bits, in the words that the kernel draws", CODE(own_two_bits)},
     {"reflected", WIDE, "up in value, not in magnitude", CODE(reflected)},
     {"other-byte", "cast/fp32->e2m1/cpu/sr8-half-sat", "TransformerEngine's software path takes byte i, PTX cvt.rs another", CODE(other_byte)},
-    {"nearest", "cast/fp32->e2m1/cpu/sr4-carry-sat", "mit-han-lab/fouroversix#7: rounds to nearest where stochastic is asked for", CODE(nearest)},
+    {"nearest", "cast/fp32->e2m1/cpu/sr4-carry-sat", "rounds to nearest where stochastic is asked for", CODE(nearest)},
     {"six-tenths", "cast/fp32->e2m1/cpu/sr16-carry-sat", "a skewed P(up), which TransformerEngine's test_nvfp4_sr_quantize.py accepts", CODE(six_tenths)},
     {"half-form", "cast/fp32->e5m2/cpu/sr8-carry-sat", "graphcore-research/gfloat#36: half a unit added to the random number", .change = half_form},
     {"unbiased-form", WIDE, "graphcore-research/gfloat#36: the discarded bits rounded first", .change = unbiased_form},
