@@ -3,12 +3,12 @@
  * quantize_tile serves everything: a CTA reads a tile of 128 x 128 elements once, finds its blocks' maxima and scales in
  * shared memory, and encodes it in either direction. Scales that span tiles (tensor, row) come from a pass of maxima before.
  * quantize_flat serves what training runs most: bf16, row-wise, ties to even, whole blocks, everything contiguous. A
- * thread holds eight elements at a time in registers; 2, 4 or 16 neighbouring lanes make a block of 16, 32 or 128. */
+ * thread holds eight elements at a time in registers; 4 or 16 neighbouring lanes make a block of 32 or 128. */
 #include "kernels/cuda/device.cuh"
 
 namespace {
 
-enum { TILE = 128, STRIDE = TILE + 1, THREADS = 256, SMALLEST_BLOCK = 16, EACH = 8, UNROLL = 4 };
+enum { TILE = 128, STRIDE = TILE + 1, THREADS = 256, SMALLEST_BLOCK = 16, EACH = 8, UNROLL = 4, FLAT_GROUPS = 2, NVFP4_BLOCKS = 1, CTAS = 5 };
 
 struct Output {
     ng_matrix codes, scales;
@@ -221,27 +221,49 @@ template <ng_format_id ELEMENT> __device__ __forceinline__ uint32_t encode_two(c
 #endif
 }
 
-/* Magnitude code of e2m1 of a number that is not NaN. The ulp at |y| is 2^(e-1), e the exponent, at least 0: adding and
+/* Magnitude code of e2m1 of a number below 7 in magnitude. The ulp at |y| is 2^(e-1), e the exponent, at least 0: adding and
  * subtracting 2^23 ulps rounds to a whole number of them, ties to even. Times 2^-126 the result is a binary32 with e2m1's own
  * exponent field, subnormals included, so that its upper bits are the code. */
 __device__ __forceinline__ uint32_t e2m1_magnitude(float y) {
-    const float magnitude = fminf(fabsf(y), 6.0f);
-    const float binade = ng_float(ng_bits(fmaxf(magnitude, 1.0f)) & 0x7F800000u);
+    const float binade = ng_float(ng_bits(fmaxf(fabsf(y), 1.0f)) & 0x7F800000u);
     const float magic = ng_mul(binade, 0x1p22f);
-    return ng_bits(ng_mul(ng_sub(ng_add(magnitude, magic), magic), 0x1p-126f)) >> 22;
+    return ng_bits(ng_mul(ng_sub(ng_add(fabsf(y), magic), magic), 0x1p-126f)) >> 22;
 }
 
-/* Eight e2m1 codes of a finite block: magnitudes by nibbles, signs from the bf16 inputs (the factor is not negative). */
-__device__ __forceinline__ uint32_t encode_e2m1(const uint32_t (&pair)[4], float factor) {
+/* Eight e2m1 codes: magnitudes by nibbles, signs from the bf16 inputs (the factor is not negative). CLAMP: larger values
+ * become 6; without it none may reach 7. No NaN. */
+template <bool CLAMP> __device__ __forceinline__ uint32_t encode_e2m1(const uint32_t (&pair)[4], float factor) {
     uint32_t magnitudes = 0, signs = 0;
 #pragma unroll
     for (int i = 3; i >= 0; i--) {
-        magnitudes = magnitudes * 16 + e2m1_magnitude(ng_mul(ng_float(pair[i] & 0xFFFF0000u), factor));
-        magnitudes = magnitudes * 16 + e2m1_magnitude(ng_mul(ng_float(pair[i] << 16), factor));
+        float high = ng_mul(ng_float(pair[i] & 0xFFFF0000u), factor), low = ng_mul(ng_float(pair[i] << 16), factor);
+        if (CLAMP) high = fminf(fabsf(high), 6.0f), low = fminf(fabsf(low), 6.0f);
+        magnitudes = magnitudes * 16 + e2m1_magnitude(high);
+        magnitudes = magnitudes * 16 + e2m1_magnitude(low);
         const uint32_t both = (pair[i] & 0x80008000u) >> 12; /* bits 3 and 19 */
         signs = signs * 256 + ((both | both >> 12) & 0x88u);
     }
     return magnitudes | signs;
+}
+
+__device__ __noinline__ uint32_t encode_e2m1_any(const ng_caster &caster, const uint32_t (&pair)[4], float factor) {
+    uint32_t code = 0;
+    for (int i = 0; i < EACH; i++) {
+        const float value = ng_float(i % 2 ? pair[i / 2] & 0xFFFF0000u : pair[i / 2] << 16);
+        code |= ng_cast_code(&caster, NG_RN_EVEN, ng_bits(ng_mul(value, factor))) << 4 * i;
+    }
+    return code;
+}
+
+/* fl() is monotone: where the block's maximum stays below 7, every element does. */
+__device__ __forceinline__ uint32_t encode_e2m1_block(const ng_caster &caster, const uint32_t (&pair)[4], float factor, uint32_t amax) {
+    const float largest = ng_mul(ng_float(amax), factor);
+    if (largest < 7.0f) return encode_e2m1<false>(pair, factor);
+    return amax < NG_INF_BITS ? encode_e2m1<true>(pair, factor) : encode_e2m1_any(caster, pair, factor);
+}
+
+__device__ __forceinline__ uint32_t amax_of_eight(const uint4 &x) {
+    return __vmaxu2(__vmaxu2(x.x & 0x7FFF7FFFu, x.y & 0x7FFF7FFFu), __vmaxu2(x.z & 0x7FFF7FFFu, x.w & 0x7FFF7FFFu));
 }
 
 /* ng_scale_block for nvfp4 and a finite amax, by the conversion instructions where there are any. `sixth` is fl(S fl(1/6)). */
@@ -272,68 +294,97 @@ struct Flat {
     ng_caster caster;
 };
 
-/* LANES neighbouring threads hold one block; 0: one scale for all. */
-template <ng_format_id ELEMENT, int LANES> __global__ void __launch_bounds__(THREADS) quantize_flat(Flat z) {
-    enum { SCALES = LANES ? THREADS * UNROLL / (LANES ? LANES : 1) : 1 };
-    __shared__ __align__(16) unsigned char scale_bytes[SCALES]; /* written together: single bytes would be partial sectors */
-    const bool divides = z.q.rule == NG_SCALE_AMAX_OVER_MAX, first = blockIdx.x == 0 && threadIdx.x == 0, narrow = z.q.scale != NG_FP32;
-    const long long start = blockIdx.x * (long long)(THREADS * UNROLL), base = start + threadIdx.x;
-    uint4 x[UNROLL];
+/* A CTA takes one stretch of groups after another, the next one's loads under way while this one's are encoded. */
+template <int COUNT> __device__ __forceinline__ void load_groups(const Flat &z, long long first, int step, uint4 (&x)[COUNT]) {
 #pragma unroll
-    for (int u = 0; u < UNROLL; u++)
-        x[u] = base + u * THREADS < z.groups ? __ldcs(&z.in[base + u * THREADS]) : make_uint4(0, 0, 0, 0);
-    const ng_tensor_level level = ng_tensor_scale(&z.q, z.q.tensor_scale ? *z.maximum : 0u);
-    const float sixth = ng_mul(level.encode, 1.0f / 6.0f);
+    for (int u = 0; u < COUNT; u++)
+        x[u] = first + u * step < z.groups ? z.in[first + u * step] : make_uint4(0, 0, 0, 0);
+}
+
+/* LANES neighbouring threads hold one block; 0: one scale for all. */
+template <ng_format_id ELEMENT, int LANES> __device__ __forceinline__ void quantize_group(const Flat &z, const uint4 &x, long long group, ng_block_scale scale, ng_tensor_level level, bool divides) {
+    const uint32_t pair[4] = {x.x, x.y, x.z, x.w};
+    uint32_t amax = 0, code[2] = {0, 0};
+    if (LANES != 0) {
+        uint32_t both = amax_of_eight(x);
+#pragma unroll
+        for (int lane = 1; lane < LANES; lane *= 2)
+            both = __vmaxu2(both, __shfl_xor_sync(0xFFFFFFFFu, both, lane));
+        amax = larger(both & 0xFFFF0000u, both << 16);
+        scale = ng_scale_block(&z.q, amax, level);
+    }
+    if (ELEMENT == NG_E2M1) {
+        code[0] = encode_e2m1_block(z.caster, pair, scale.encode, amax);
+    } else {
+#pragma unroll
+        for (int i = 0; i < EACH / 2; i++)
+            code[i / 2] |= encode_two<ELEMENT>(z.caster, ng_scale_apply(ng_float(pair[i] << 16), scale, divides),
+                                               ng_scale_apply(ng_float(pair[i] & 0xFFFF0000u), scale, divides))
+                           << 16 * (i % 2);
+    }
+    if (group >= z.groups) return;
+    if (ELEMENT == NG_E2M1) reinterpret_cast<uint32_t *>(z.codes)[group] = code[0];
+    else reinterpret_cast<uint2 *>(z.codes)[group] = make_uint2(code[0], code[1]);
+    if (LANES == 0 || group % (LANES ? LANES : 1) != 0) return;
+    if (z.q.scale == NG_FP32) reinterpret_cast<uint32_t *>(z.scales)[group / (LANES ? LANES : 1)] = scale.code;
+    else z.scales[group / (LANES ? LANES : 1)] = (unsigned char)scale.code;
+}
+
+template <ng_format_id ELEMENT, int LANES> __global__ void __launch_bounds__(THREADS) quantize_flat(Flat z) {
+    const bool divides = z.q.rule == NG_SCALE_AMAX_OVER_MAX, first = blockIdx.x == 0 && threadIdx.x == 0;
+    const long long stretch = THREADS * FLAT_GROUPS, step = gridDim.x * stretch;
+    uint4 x[FLAT_GROUPS], next[FLAT_GROUPS];
+    long long start = blockIdx.x * stretch;
+    load_groups(z, start + threadIdx.x, THREADS, x);
+    const ng_tensor_level level = {1.0f, 1.0f};
     ng_block_scale scale = {0u, 1.0f, 1.0f};
     if (LANES == 0) {
         scale = z.q.rule == NG_SCALE_GIVEN ? ng_scale_encoding(*z.given) : ng_scale_block(&z.q, *z.maximum, level);
         if (first) *reinterpret_cast<uint32_t *>(z.scales) = scale.code;
     }
-    if (z.q.tensor_scale && first) *z.tensor_scale = level.decode;
+    for (; start < z.groups; start += step) {
+        load_groups(z, start + step + threadIdx.x, THREADS, next);
 #pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-        const long long group = base + u * THREADS;
-        const uint32_t pair[4] = {x[u].x, x[u].y, x[u].z, x[u].w};
-        bool finite = true;
-        if (LANES != 0) {
-            uint32_t both = __vmaxu2(__vmaxu2(pair[0] & 0x7FFF7FFFu, pair[1] & 0x7FFF7FFFu), __vmaxu2(pair[2] & 0x7FFF7FFFu, pair[3] & 0x7FFF7FFFu));
-#pragma unroll
-            for (int lane = 1; lane < LANES; lane *= 2)
-                both = __vmaxu2(both, __shfl_xor_sync(0xFFFFFFFFu, both, lane));
-            const uint32_t amax = larger(both & 0xFFFF0000u, both << 16);
-            finite = amax < NG_INF_BITS;
-            scale = z.q.tensor_scale && finite ? nvfp4_scale(z.q, amax, level, sixth) : ng_scale_block(&z.q, amax, level);
+        for (int u = 0; u < FLAT_GROUPS; u++) {
+            quantize_group<ELEMENT, LANES>(z, x[u], start + u * THREADS + threadIdx.x, scale, level, divides);
+            x[u] = next[u];
         }
-        uint32_t code[2] = {0, 0};
-        if (ELEMENT == NG_E2M1 && finite) code[0] = encode_e2m1(pair, scale.encode);
-        else if (ELEMENT == NG_E2M1) {
-            for (int i = 0; i < EACH; i++) {
-                const float value = ng_float(i % 2 ? pair[i / 2] & 0xFFFF0000u : pair[i / 2] << 16);
-                code[0] |= ng_cast_code(&z.caster, NG_RN_EVEN, ng_bits(ng_scale_apply(value, scale, divides))) << 4 * i;
-            }
-        } else {
-#pragma unroll
-            for (int i = 0; i < EACH / 2; i++)
-                code[i / 2] |= encode_two<ELEMENT>(z.caster, ng_scale_apply(ng_float(pair[i] << 16), scale, divides),
-                                                   ng_scale_apply(ng_float(pair[i] & 0xFFFF0000u), scale, divides))
-                               << 16 * (i % 2);
-        }
-        const int slot = (u * THREADS + threadIdx.x) / (LANES ? LANES : 1);
-        if (LANES != 0 && narrow && threadIdx.x % (LANES ? LANES : 1) == 0) scale_bytes[slot] = (unsigned char)scale.code;
-        if (group >= z.groups) continue;
-        if (ELEMENT == NG_E2M1) __stcs(&reinterpret_cast<uint32_t *>(z.codes)[group], code[0]);
-        else __stcs(&reinterpret_cast<uint2 *>(z.codes)[group], make_uint2(code[0], code[1]));
-        if (LANES != 0 && !narrow && threadIdx.x % (LANES ? LANES : 1) == 0) reinterpret_cast<uint32_t *>(z.scales)[group / (LANES ? LANES : 1)] = scale.code;
     }
-    if (LANES == 0 || !narrow) return;
-    __syncthreads();
-    const long long here = start / (LANES ? LANES : 1), count = min((long long)SCALES, z.groups / (LANES ? LANES : 1) - here);
-    if (count == SCALES) {
-        for (int i = threadIdx.x; i < SCALES / 4; i += THREADS)
-            reinterpret_cast<uint32_t *>(z.scales + here)[i] = reinterpret_cast<const uint32_t *>(scale_bytes)[i];
-    } else {
-        for (int i = threadIdx.x; i < count; i += THREADS)
-            z.scales[here + i] = scale_bytes[i];
+}
+
+/* nvfp4: a thread holds whole blocks of 16, so that a scale is computed once. */
+__device__ __forceinline__ void load_blocks(const Flat &z, long long first, uint4 (&x)[NVFP4_BLOCKS][2]) {
+#pragma unroll
+    for (int u = 0; u < NVFP4_BLOCKS; u++)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            x[u][h] = 2 * (first + u * THREADS) < z.groups ? z.in[2 * (first + u * THREADS) + h] : make_uint4(0, 0, 0, 0);
+}
+
+__global__ void __launch_bounds__(THREADS) quantize_nvfp4(Flat z) {
+    const long long stretch = THREADS * NVFP4_BLOCKS, step = gridDim.x * stretch, blocks = z.groups / 2;
+    uint4 x[NVFP4_BLOCKS][2], next[NVFP4_BLOCKS][2];
+    long long start = blockIdx.x * stretch;
+    load_blocks(z, start + threadIdx.x, x);
+    const ng_tensor_level level = ng_tensor_scale(&z.q, *z.maximum);
+    const float sixth = ng_mul(level.encode, 1.0f / 6.0f);
+    if (blockIdx.x == 0 && threadIdx.x == 0) *z.tensor_scale = level.decode;
+    for (; start < blocks; start += step) {
+        load_blocks(z, start + step + threadIdx.x, next);
+#pragma unroll
+        for (int u = 0; u < NVFP4_BLOCKS; u++) {
+            const long long block = start + u * THREADS + threadIdx.x;
+            const uint32_t both = __vmaxu2(amax_of_eight(x[u][0]), amax_of_eight(x[u][1])), amax = larger(both & 0xFFFF0000u, both << 16);
+            const ng_block_scale scale = amax < NG_INF_BITS ? nvfp4_scale(z.q, amax, level, sixth) : ng_scale_block(&z.q, amax, level);
+            const uint32_t low[4] = {x[u][0].x, x[u][0].y, x[u][0].z, x[u][0].w}, high[4] = {x[u][1].x, x[u][1].y, x[u][1].z, x[u][1].w};
+            const uint32_t first = encode_e2m1_block(z.caster, low, scale.encode, amax), second = encode_e2m1_block(z.caster, high, scale.encode, amax);
+            if (block < blocks) {
+                reinterpret_cast<uint2 *>(z.codes)[block] = make_uint2(first, second);
+                z.scales[block] = (unsigned char)scale.code;
+            }
+            x[u][0] = next[u][0];
+            x[u][1] = next[u][1];
+        }
     }
 }
 
@@ -343,25 +394,26 @@ struct FlatRow {
     ng_format_id element;
     uint32_t rows, columns;
     flat_kernel *kernel;
+    int groups; /* of eight elements, a thread */
 };
 const FlatRow flat_rows[] = {
-    {NG_E4M3, 0, 0, quantize_flat<NG_E4M3, 0>},    {NG_E5M2, 0, 0, quantize_flat<NG_E5M2, 0>},
-    {NG_E4M3, 1, 32, quantize_flat<NG_E4M3, 4>},   {NG_E5M2, 1, 32, quantize_flat<NG_E5M2, 4>},
-    {NG_E2M1, 1, 32, quantize_flat<NG_E2M1, 4>},   {NG_E2M1, 1, 16, quantize_flat<NG_E2M1, 2>},
-    {NG_E4M3, 1, 128, quantize_flat<NG_E4M3, 16>}, {NG_E5M2, 1, 128, quantize_flat<NG_E5M2, 16>},
+    {NG_E4M3, 0, 0, quantize_flat<NG_E4M3, 0>, FLAT_GROUPS},    {NG_E5M2, 0, 0, quantize_flat<NG_E5M2, 0>, FLAT_GROUPS},
+    {NG_E4M3, 1, 32, quantize_flat<NG_E4M3, 4>, FLAT_GROUPS},   {NG_E5M2, 1, 32, quantize_flat<NG_E5M2, 4>, FLAT_GROUPS},
+    {NG_E2M1, 1, 32, quantize_flat<NG_E2M1, 4>, FLAT_GROUPS},   {NG_E2M1, 1, 16, quantize_nvfp4, 2 * NVFP4_BLOCKS},
+    {NG_E4M3, 1, 128, quantize_flat<NG_E4M3, 16>, FLAT_GROUPS}, {NG_E5M2, 1, 128, quantize_flat<NG_E5M2, 16>, FLAT_GROUPS},
 };
 
 /* The fast kernel for this launch, or NULL. */
-flat_kernel *choose_flat(const ng_quantization *q, const ng_launch *launch) {
+const FlatRow *choose_flat(const ng_quantization *q, const ng_launch *launch) {
     const ng_tensor *in = &launch->tensors[NG_IN], *codes = &launch->tensors[NG_OUT], *scales = &launch->tensors[NG_OUT_SCALES];
     if (in->format != NG_BF16 || launch->tensors[NG_OUT_T].data || !codes->data || q->cast.rounding != NG_RN_EVEN || q->four_over_six) return nullptr;
     const long long block = q->blocks.columns ? q->blocks.columns : EACH;
     if (in->columns % block || in->row_bytes != 2 * in->columns || codes->row_bytes != ng_cuda_row_bytes(q->element, in->columns) ||
-        (uintptr_t)in->data % 16 || (uintptr_t)codes->data % 8 || (uintptr_t)scales->data % 4 ||
+        (uintptr_t)in->data % 32 || (uintptr_t)codes->data % 8 || (uintptr_t)scales->data % 4 ||
         scales->row_bytes != ng_cuda_row_bytes(q->scale, scales->columns))
         return nullptr;
     for (const FlatRow &row : flat_rows)
-        if (row.element == q->element && row.rows == q->blocks.rows && row.columns == q->blocks.columns) return row.kernel;
+        if (row.element == q->element && row.rows == q->blocks.rows && row.columns == q->blocks.columns) return &row;
     return nullptr;
 }
 
@@ -384,6 +436,13 @@ ng_status check_launch(const ng_kernel *kernel, const ng_launch *launch) {
     if (!status && q->cast.rounding == NG_R_STOCHASTIC && launch->tensors[NG_RANDOM_WORDS].data)
         status = ng_cuda_check(launch, NG_RANDOM_WORDS, NG_FP32, rows, columns);
     return status;
+}
+
+int multiprocessors() {
+    int device = 0, count = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    return count > 0 ? count : 1;
 }
 
 void find_maxima(const Quantize &z, bool of_lines, cudaStream_t stream) {
@@ -433,10 +492,11 @@ extern "C" ng_status ng_cuda_launch_quantize(const ng_kernel *kernel, const ng_l
         cudaMemsetAsync(z.maxima, 0, bytes, stream);
         find_maxima(z, of_lines, stream);
     }
-    if (flat_kernel *flat = choose_flat(q, launch)) {
+    if (const FlatRow *flat = choose_flat(q, launch)) {
         const Flat f = {*q, reinterpret_cast<const uint4 *>(z.in.data), z.out[0].codes.data, z.out[0].scales.data, z.extent[0] * z.extent[1] / EACH,
                         z.maxima, z.tensor_scale, z.given, z.caster};
-        flat<<<(unsigned)((f.groups + THREADS * UNROLL - 1) / (THREADS * UNROLL)), THREADS, 0, stream>>>(f);
+        const long long stretches = (f.groups + THREADS * flat->groups - 1) / (THREADS * flat->groups);
+        flat->kernel<<<(unsigned)min(stretches, (long long)CTAS * multiprocessors()), THREADS, 0, stream>>>(f);
         return ng_cuda_launched(launch);
     }
     const size_t shared = sizeof(uint32_t) * (TILE * STRIDE + TILE * (TILE / SMALLEST_BLOCK)) + sizeof(ng_block_scale) * TILE * (TILE / SMALLEST_BLOCK);
