@@ -161,6 +161,15 @@ static ng_status clear_own_journal(const char *path, ng_error *error) {
     return status;
 }
 
+/* Going on in the journal beside --json FILE: it goes, too, when the run has ended. */
+static ng_status adopt_own_journal(session *s, ng_error *error) {
+    const ng_options *o = &s->options;
+    size_t length = o->json ? strlen(o->json) : 0;
+    if (!s->json.temporary || strncmp(o->resume, o->json, length) || strcmp(o->resume + length, ".journal")) return NG_OK;
+    s->own_journal = strdup(o->resume);
+    return s->own_journal ? NG_OK : ng_fail(error, NG_NO_MEMORY, "out of memory");
+}
+
 static ng_status open_journal(session *s, ng_error *error) {
     const ng_options *o = &s->options;
     ng_status status = NG_OK;
@@ -169,6 +178,8 @@ static ng_status open_journal(session *s, ng_error *error) {
         if (status) return status;
         memcpy(s->record.id, s->past.run, sizeof s->record.id);
         memcpy(s->record.started, s->past.started, sizeof s->record.started);
+        status = adopt_own_journal(s, error);
+        if (status) return status;
         return ng_journal_reopen(o->resume, &s->past, &s->journal, error);
     }
     if (o->journal) return ng_journal_create(o->journal, &s->record, &s->journal, error);

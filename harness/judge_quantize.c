@@ -256,6 +256,9 @@ static void publish_recipe(const recipe *r, int64_t elements, ng_result *result)
     result->recipe_error.worst[1] = r->worst[1];
     result->saturated = r->saturated / (double)elements;
     result->flushed = r->flushed / (double)elements;
+    if (result->recipe_error.nonfinite_mismatch && result->verdict == NG_PASS)
+        snprintf(result->reason, sizeof result->reason, "%lld elements are NaN or infinite before or after quantization; the other figures leave them out",
+                 (long long)result->recipe_error.nonfinite_mismatch);
 }
 
 /* ---- the driver ---------------------------------------------------------------------------------------------------*/

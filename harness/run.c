@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -96,6 +97,19 @@ static void stop_worker(runner *r) {
     if (ng_worker_stop(&r->worker, &why)) r->events->remark(r->events->context, why.text);
 }
 
+/* timeout(1) signals the process and then its group: the second one must not cut off the line that says how to go on. */
+static void forget_repeated_signals(void) {
+    const struct timespec soon = {0, 50 * 1000 * 1000};
+    sigset_t again;
+    sigemptyset(&again);
+    sigaddset(&again, SIGINT);
+    sigaddset(&again, SIGTERM);
+    sigaddset(&again, SIGHUP);
+    sigaddset(&again, SIGCONT); /* which timeout(1) sends too */
+    while (sigtimedwait(&again, NULL, &soon) > 0)
+        ;
+}
+
 ng_status ng_run_cases(const ng_run_plan *plan, const ng_run_events *events, int *interrupted, ng_error *error) {
     runner r = {.plan = plan, .events = events};
     sigset_t ours, before;
@@ -117,6 +131,7 @@ ng_status ng_run_cases(const ng_run_plan *plan, const ng_run_events *events, int
     if (status || r.worker.signal) ng_worker_kill(&r.worker);
     else stop_worker(&r);
     close(signals);
+    if (*interrupted) forget_repeated_signals();
     sigaction(SIGPIPE, &pipe_before, NULL);
     sigaction(SIGCHLD, &child_before, NULL);
     sigprocmask(SIG_SETMASK, &before, NULL);
