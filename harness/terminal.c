@@ -285,12 +285,12 @@ void ng_terminal_failures(const ng_terminal *terminal, const ng_run_record *run)
     if (more) fprintf(terminal->out, "\n... and %zu more that failed; --json FILE has them all\n", more);
 }
 
-/* Why cases were skipped, each reason once. */
-static void print_skips(const ng_terminal *terminal, const ng_run_record *run) {
+/* Why cases were skipped, or what there is to say of passes, each reason once. */
+static void print_reasons(const ng_terminal *terminal, const ng_run_record *run, ng_verdict verdict, const char *word) {
     const char *reasons[REASONS_SHOWN];
     size_t counts[REASONS_SHOWN] = {0}, kinds = 0, others = 0;
     for (size_t i = 0; i < run->list->count; i++) {
-        if (run->results[i].verdict != NG_SKIP) continue;
+        if (run->results[i].verdict != verdict || (verdict == NG_PASS && !*run->results[i].reason)) continue;
         size_t r = 0;
         while (r < kinds && strcmp(reasons[r], run->results[i].reason))
             r++;
@@ -301,10 +301,10 @@ static void print_skips(const ng_terminal *terminal, const ng_run_record *run) {
         }
     }
     for (size_t r = 0; r < kinds; r++) {
-        fprintf(terminal->out, "%zu skipped:\n", counts[r]);
+        fprintf(terminal->out, "%zu %s:\n", counts[r], word);
         print_wrapped(terminal, reasons[r], 8);
     }
-    if (others) fprintf(terminal->out, "%zu skipped for other reasons\n", others);
+    if (others) fprintf(terminal->out, "%zu %s for other reasons\n", others, word);
 }
 
 static void print_worst(const ng_terminal *terminal, const ng_run_record *run) {
@@ -351,5 +351,6 @@ void ng_terminal_summary(ng_terminal *terminal, const ng_run_record *run, double
     if (predicted) fprintf(terminal->out, "; %s predicted bit for bit, %s differ", figure[2], figure[3]);
     fputc('\n', terminal->out);
     print_worst(terminal, run);
-    print_skips(terminal, run);
+    print_reasons(terminal, run, NG_SKIP, "skipped");
+    print_reasons(terminal, run, NG_PASS, "passed with a note");
 }
