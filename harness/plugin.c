@@ -63,10 +63,18 @@ static ng_status check_plugin(const char *path, const ng_plugin *plugin, ng_erro
     return NG_OK;
 }
 
+/* A library's own exit code must not change the status, nor end the process before it is known. */
+static void leave_at_once(int status, void *unused) {
+    (void)unused;
+    fflush(NULL);
+    _exit(status);
+}
+
 static ng_status open_plugin(const char *path, ng_loaded_plugin *loaded, ng_error *error) {
     char *real = realpath(path, NULL); /* a bare name is a file here, not one on the loader's search path */
     if (!real) return ng_fail(error, NG_IO, "%s: cannot be read: %s", path, strerror(errno));
     void *library = dlopen(real, RTLD_NOW | RTLD_LOCAL);
+    on_exit(leave_at_once, NULL);
     free(real);
     if (!library) return ng_fail(error, NG_BAD_ARGUMENT, "%s: cannot be loaded: %s", path, dlerror());
     ng_plugin_function entry;
@@ -80,8 +88,7 @@ static ng_status open_plugin(const char *path, ng_loaded_plugin *loaded, ng_erro
         plugin = entry();
         status = check_plugin(path, plugin, error);
     }
-    if (status) dlclose(library);
-    else *loaded = (ng_loaded_plugin){path, library, plugin};
+    if (!status) *loaded = (ng_loaded_plugin){path, library, plugin};
     return status;
 }
 
@@ -193,9 +200,7 @@ done:
 }
 
 void ng_plugins_free(ng_plugins *plugins) {
-    for (size_t i = 0; i < plugins->count; i++)
-        dlclose(plugins->items[i].library);
-    free(plugins->items);
+    free(plugins->items); /* libraries stay: unloading runs their code, and the record is not written yet */
     free(plugins->kernels);
     *plugins = (ng_plugins){0};
 }

@@ -99,6 +99,9 @@ const ng_case_row ng_case_rows[] = {
     {"gemm", NG_OP_GEMM, "gemm/bf16/*/bf16-out", "rows", 65600, 2, 8, ORDINARY, PRE, .level = NG_CI},
     {"gemm", NG_OP_GEMM, "gemm/*", NULL, 32, 64, 64, ORDINARY, PRE, .level = NG_CI, .repeats = 50},
     {"gemm", NG_OP_GEMM, "gemm/*/cuda/*", NULL, 128, 256, 512, ORDINARY, PRE, .level = NG_NIGHTLY, .repeats = 100},
+    /* several tiles either way, the last of them cut; an odd K beyond the short ones, and one beyond the long ones */
+    {"gemm", NG_OP_GEMM, "gemm/*", "wide", 136, 264, 309, ORDINARY, PRE, .level = NG_CI},
+    {"gemm", NG_OP_GEMM, "gemm/*", "long", 8, 16, 5003, ORDINARY, PRE, .level = NG_CI},
     /* the gradient path */
     {"gemm", NG_OP_GEMM, "gemm/*", "layer", 64, 96, 160, ORDINARY, PRE, .level = NG_CI, .phases = PHASES},
     {"gemm", NG_OP_GEMM, "gemm/*/bf16-out", NULL, 96, 160, 288, ORDINARY, NG_AUTOCAST, .level = NG_SMOKE},
