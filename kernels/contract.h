@@ -121,6 +121,16 @@ typedef enum ng_four_over_six {
  * row-major order from +0 of |fl(fl(q * g) - x)|, or of fl(e * e) for e = fl(fl(q * g) - x), each addition rounded.
  * s4 is taken if its error is less than s6's (so not with NaN); stochastic rounding uses the element's word for both. */
 
+/* How a tensor of scales lies in memory. Padding is zero. */
+typedef enum ng_scale_layout {
+    NG_LAYOUT_PLAIN,      /* [block rows][block columns] */
+    NG_LAYOUT_TRANSPOSED, /* [block columns][block rows] (cuBLASLt VEC128_32F) */
+    NG_LAYOUT_PADDED,     /* [block rows][block columns, rounded up to 4] (cuBLASLt BLK128x128_32F) */
+    NG_LAYOUT_SWIZZLED,   /* [1][bytes]: tiles of 128 block rows by 4 block columns, 512 bytes each, tiles row by row; in a tile the scale
+                             of (r, c) is at (r mod 32) * 16 + r / 32 * 4 + c (cuBLASLt VEC32_UE8M0 and VEC16_UE4M3) */
+    NG_LAYOUTS,
+} ng_scale_layout;
+
 typedef struct ng_blocks { /* 0 means the whole extent of the tensor */
     uint32_t rows, columns;
 } ng_blocks;
@@ -132,6 +142,7 @@ typedef struct ng_quantization {
     bool tensor_scale; /* nvfp4's second level */
     ng_four_over_six four_over_six;
     ng_cast cast;
+    ng_scale_layout layout;
 } ng_quantization;
 
 /* ---- sums ---------------------------------------------------------------------------------------------------------*/
@@ -173,6 +184,7 @@ typedef enum ng_scale_place {
     NG_SCALES_BLOCK_FMA_SECOND, /* main = fma(fl(chain * sb), sa, main) */
     NG_SCALES_IN_MMA,           /* ng_mma.scales_inside */
     NG_SCALES_DEQUANTIZED,      /* operands are fl(element * scale), or rounded to bf16 where that is exact, before the product */
+    NG_SCALES_AFTER_AT_ONCE,    /* fl(sum * fl(sa * sb)) at the end */
 } ng_scale_place;
 
 /* out = cast(result), result = sum (+ beta-term). A tensor scale D on either operand multiplies the sum last:
@@ -186,6 +198,7 @@ typedef struct ng_accumulation {
     uint16_t split_k;         /* parts; 0 or 1: none. Part p holds ceil(tiles / split_k) tiles of split_tile along K, the last the rest */
     uint16_t split_tile;      /* K elements in one tile */
     bool fused;               /* NG_SUM_CHAIN of operands whose products are not exact in binary32: true means fma */
+    bool scales_swapped;      /* where ng_scale_place says sa, B's scale enters, and A's where it says sb */
 } ng_accumulation;
 
 typedef enum ng_determinism {

@@ -16,7 +16,8 @@ typedef enum ng_op {
     NG_OP_CAST,       /* IN (rows, columns) -> OUT, element by element, contract.cast */
     NG_OP_QUANTIZE,   /* IN -> OUT codes + OUT_SCALES (+ OUT_TENSOR_SCALE); blocks along columns */
     NG_OP_DEQUANTIZE, /* IN codes + IN_SCALES (+ IN_TENSOR_SCALE) -> OUT, contract.cast: one rounding of the exact product */
-    NG_OP_GEMM,       /* OUT[m][n] = sum over k A[m][k] B[n][k]; A, B stored with k contiguous ("TN") */
+    NG_OP_GEMM,       /* OUT[m][n] = sum over k A[m][k] B[n][k] (+ BIAS[n]); A, B stored with k contiguous ("TN"), or as
+                         contract.a_transposed and b_transposed say */
     NG_OP_HADAMARD,   /* IN -> OUT: every 1 x problem.block group of columns times diag(sign) H / sqrt-free factor */
     NG_OP_NORM_FORWARD,
     NG_OP_NORM_BACKWARD,
@@ -40,10 +41,10 @@ typedef enum ng_role {
     NG_OUT_TENSOR_SCALE, /* [1][1] fp32, decoding */
     NG_OUT_T,            /* [C][R]: the transposed tensor, quantized along its own columns (column-wise quantization) */
     NG_OUT_T_SCALES,
-    NG_A,                /* [m][k] */
+    NG_A,                /* [m][k]; [k][m] with contract.a_transposed */
     NG_A_SCALES,
     NG_A_TENSOR_SCALE,
-    NG_B,                /* [n][k] */
+    NG_B,                /* [n][k]; [k][n] with contract.b_transposed */
     NG_B_SCALES,
     NG_B_TENSOR_SCALE,
     NG_BIAS,             /* [1][n] */
@@ -93,6 +94,8 @@ typedef struct ng_contract {
     ng_accumulation sum;          /* NG_OP_GEMM */
     bool accumulate_into;         /* NG_OP_GEMM: adds to what OUT holds */
     ng_determinism determinism;
+    bool bias;                    /* NG_OP_GEMM: NG_BIAS is added to the sum, in binary32, before the cast */
+    bool a_transposed, b_transposed; /* NG_OP_GEMM, plain formats: stored [k][m], [k][n] ("NN": b, "NT": both) */
 } ng_contract;
 
 typedef struct ng_launch {
@@ -125,6 +128,10 @@ typedef struct ng_kernel {
     /* Number of algorithms for a problem; NULL: one. */
     int (*variants)(const struct ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
     const void *state; /* the kernel's own constant data */
+    /* What a variant keeps to where that is more than kernel->contract says (the split of K, say), and what it is, in words:
+     * "algorithm 66, tile 128x256, split-K 2". NULL: kernel->contract and nothing to say. NG_UNSUPPORTED: there is no such variant. */
+    ng_status (*describe)(const struct ng_kernel *kernel, const ng_problem *problem, const ng_device *device, int variant,
+                          ng_contract *contract, char *text, size_t bytes);
 } ng_kernel;
 
 typedef struct ng_plugin {

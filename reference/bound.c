@@ -65,6 +65,8 @@ static int ceil_log2(int64_t x) {
     return bits;
 }
 
+static bool is_after(ng_scale_place place) { return place == NG_SCALES_AFTER || place == NG_SCALES_AFTER_AT_ONCE; }
+
 static int64_t scale_extent(const ng_operand *x) {
     return x->scales.data ? ng_block_extent(x->blocks.columns, x->codes.columns) : INT64_MAX;
 }
@@ -142,7 +144,7 @@ static ng_status make_plan(const ng_accumulation *sum, const ng_operand *a, cons
         after += (double)(blocks + 1); /* two by scales and blocks - 1 additions, or one by scales and as many fma */
         p->block_count = (double)(length ? ceil_div(p->k, length) + parts : 1);
     }
-    if (place == NG_SCALES_AFTER) p->scale_roundings = scale_rounds(a) + scale_rounds(b);
+    if (is_after(place)) p->scale_roundings = scale_rounds(a) + scale_rounds(b);
     p->after_steps = after;
     if (steps) count_steps(p, length);
     if (steps && (part % p->group || (p->blocks && length % p->group))) p->misaligned *= 2;
@@ -371,7 +373,7 @@ typedef struct element { /* magnitudes of one */
 /* Absolute terms: what results below the normal range may lose, each times what multiplies it afterwards. */
 static double underflow(const plan *p, const magnitudes *a, const magnitudes *b, const element *x) {
     double sa = a->largest_scale[x->i], sb = b->largest_scale[x->j], k = (double)p->k, sum = 0;
-    bool outside = p->blocks || p->sum->scales == NG_SCALES_AFTER;
+    bool outside = p->blocks || is_after(p->sum->scales);
     double scale = outside ? sa * sb : 1;
     if (p->products_underflow) sum += k * HALF_LEAST * scale;
     if (p->sum->order == NG_SUM_MMA) {
@@ -391,7 +393,7 @@ static double underflow(const plan *p, const magnitudes *a, const magnitudes *b,
 static bool may_overflow(const plan *p, const magnitudes *a, const magnitudes *b, const element *x, const tensor_scale *t,
                          double error) {
     double sa = a->largest_scale[x->i], sb = b->largest_scale[x->j], margin = 1 + 2 * p->term;
-    bool outside = p->blocks || p->sum->scales == NG_SCALES_AFTER;
+    bool outside = p->blocks || is_after(p->sum->scales);
     double elements = (double)p->k * a->largest_element[x->i] * b->largest_element[x->j];
     double chain = outside ? elements : x->h, largest = chain > x->h ? chain : x->h;
     if (p->sum->scales == NG_SCALES_DEQUANTIZED && fmax(a->largest[x->i], b->largest[x->j]) > BINARY32_LARGEST) return true;
@@ -399,7 +401,7 @@ static bool may_overflow(const plan *p, const magnitudes *a, const magnitudes *b
     if (outside) {
         double halfway = chain * (sa > sb ? sa : sb), product = sa * sb;
         largest = halfway > largest ? halfway : largest;
-        if (p->sum->scales == NG_SCALES_BLOCK_FMA_PRODUCT && product > largest) largest = product;
+        if (p->sum->scales != NG_SCALES_AFTER && product > largest) largest = product;
     }
     largest = largest * margin + error;
     return !(largest <= BINARY32_LARGEST && largest * t->value * (1 + 4 * U) + x->initial <= BINARY32_LARGEST * (1 - 2 * U));
@@ -407,7 +409,8 @@ static bool may_overflow(const plan *p, const magnitudes *a, const magnitudes *b
 
 /* fl(sa * sb) below the normal range has no relative error bound. */
 static bool scale_product_underflows(const plan *p, const magnitudes *a, const magnitudes *b, const element *x) {
-    return p->sum->scales == NG_SCALES_BLOCK_FMA_PRODUCT && a->least_scale[x->i] * b->least_scale[x->j] < 0x1p-126;
+    bool multiplied = p->sum->scales == NG_SCALES_BLOCK_FMA_PRODUCT || p->sum->scales == NG_SCALES_AFTER_AT_ONCE;
+    return multiplied && a->least_scale[x->i] * b->least_scale[x->j] < 0x1p-126;
 }
 
 static double element_bound(const plan *p, const magnitudes *a, const magnitudes *b, const tensor_scale *t, bool accumulate,

@@ -51,6 +51,7 @@ static ng_status plan_scales(const ng_operand *a, const ng_operand *b, ng_predic
     case NG_SCALES_NONE:
         return a->scales.data || b->scales.data ? NG_UNSUPPORTED : NG_OK;
     case NG_SCALES_AFTER:
+    case NG_SCALES_AFTER_AT_ONCE:
         return small < p->k ? NG_UNSUPPORTED : NG_OK;
     case NG_SCALES_BLOCK_SEQUENTIAL:
     case NG_SCALES_BLOCK_FMA_PRODUCT:

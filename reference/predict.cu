@@ -38,7 +38,7 @@ struct Problem {
     int has_tensor_scale;
     int step, group, interleave, fraction_bits, output_bits, min_exponent;
     int promote_groups; /* groups between promotions; 0: none */
-    int scale_place;
+    int scale_place, scales_swapped;
     long long part; /* K of one split-K part */
     const float *initial;
     long long initial_row_bytes;
@@ -94,22 +94,27 @@ __device__ inline float scale_at(const Scales &s, long long row, long long k) {
 }
 
 /* ---- what happens outside the tensor core, in binary32 --------------------------------------------------------------*/
+/* The scales in the order that they enter. */
+__device__ inline float2 ordered_scales(const Problem &p, long long i, long long j, long long k) {
+    const float a = scale_at(p.scales_a, i, k), b = scale_at(p.scales_b, j, k);
+    return p.scales_swapped ? make_float2(b, a) : make_float2(a, b);
+}
+
 __device__ inline float promote(const Problem &p, float main, float chain, long long i, long long j, long long k) {
-    switch (p.scale_place) {
-    case NG_SCALES_BLOCK_FMA_PRODUCT:
-        return __fmaf_rn(chain, __fmul_rn(scale_at(p.scales_a, i, k), scale_at(p.scales_b, j, k)), main);
-    case NG_SCALES_BLOCK_FMA_SECOND:
-        return __fmaf_rn(__fmul_rn(chain, scale_at(p.scales_b, j, k)), scale_at(p.scales_a, i, k), main);
-    case NG_SCALES_BLOCK_SEQUENTIAL:
-        return __fadd_rn(main, __fmul_rn(__fmul_rn(chain, scale_at(p.scales_a, i, k)), scale_at(p.scales_b, j, k)));
-    default:
+    if (p.scale_place != NG_SCALES_BLOCK_FMA_PRODUCT && p.scale_place != NG_SCALES_BLOCK_FMA_SECOND &&
+        p.scale_place != NG_SCALES_BLOCK_SEQUENTIAL)
         return __fadd_rn(main, chain);
-    }
+    const float2 s = ordered_scales(p, i, j, k);
+    if (p.scale_place == NG_SCALES_BLOCK_FMA_PRODUCT) return __fmaf_rn(chain, __fmul_rn(s.x, s.y), main);
+    if (p.scale_place == NG_SCALES_BLOCK_FMA_SECOND) return __fmaf_rn(__fmul_rn(chain, s.y), s.x, main);
+    return __fadd_rn(main, __fmul_rn(__fmul_rn(chain, s.x), s.y));
 }
 
 __device__ inline void store(const Problem &p, float sum, long long i, long long j) {
-    if (p.scale_place == NG_SCALES_AFTER)
-        sum = __fmul_rn(__fmul_rn(sum, scale_at(p.scales_a, i, 0)), scale_at(p.scales_b, j, 0));
+    if (p.scale_place == NG_SCALES_AFTER || p.scale_place == NG_SCALES_AFTER_AT_ONCE) {
+        const float2 s = ordered_scales(p, i, j, 0);
+        sum = p.scale_place == NG_SCALES_AFTER ? __fmul_rn(__fmul_rn(sum, s.x), s.y) : __fmul_rn(sum, __fmul_rn(s.x, s.y));
+    }
     if (p.has_tensor_scale) sum = __fmul_rn(sum, p.tensor_scale);
     if (p.initial)
         sum = __fadd_rn(sum, reinterpret_cast<const float *>(
@@ -509,6 +514,7 @@ extern "C" ng_status ng_predict_gemm_cuda(const ng_accumulation *sum, const ng_o
     p.min_exponent = sum->mma.min_exponent;
     p.promote_groups = sum->promote_every * (p.step / p.group);
     p.scale_place = sum->scales;
+    p.scales_swapped = sum->scales_swapped;
     p.part = p.k > 0 ? p.k : 1;
     if (sum->split_k > 1) {
         const long long tile = sum->split_tile ? sum->split_tile : p.step, tiles = (p.k + tile - 1) / tile;
@@ -516,7 +522,7 @@ extern "C" ng_status ng_predict_gemm_cuda(const ng_accumulation *sum, const ng_o
         if (p.part == 0) p.part = tile;
     }
     p.initial = initial ? static_cast<const float *>(initial->data) : nullptr;
-    p.initial_row_bytes = initial ? initial->row_bytes : 0;
+    p.initial_row_bytes = initial && initial->rows > 1 ? initial->row_bytes : 0; /* one row: a bias */
     p.out = out->data;
     p.out_row_bytes = out->row_bytes;
     p.out_format = out->format;

@@ -16,7 +16,7 @@ typedef struct ng_window {
 } ng_window;
 
 /* As ng_predict_gemm (reference/gemm.h) with every tensor in device memory; out is [m][n] bf16, fp16 or fp32 rounded to
- * nearest even; initial [m][n] fp32 may be NULL. Enqueued on `stream` (a cudaStream_t). exact_integers asks for the
+ * nearest even; initial [m][n], or a bias [1][n], fp32, may be NULL. Enqueued on `stream` (a cudaStream_t). exact_integers asks for the
  * integer kernel. NG_UNSUPPORTED: the contract is no MMA contract or needs widths that the kernels do not have. On
  * NG_DEVICE, message (may be NULL) says what the runtime said. */
 ng_status ng_predict_gemm_cuda(const ng_accumulation *sum, const ng_operand *a, const ng_operand *b,

@@ -239,9 +239,18 @@ static ng_running fused(ng_running s, double scale, ng_running main)
     return (ng_running){t.value, s.bound * fabs(scale) + main.bound + t.bound};
 }
 
-ng_running ng_apply_scales(const ng_predictor *p, ng_running sum, int64_t i, int64_t j, int64_t k, ng_running main)
+/* The scales in the order that they enter. */
+static void ordered_scales(const ng_predictor *p, int64_t i, int64_t j, int64_t k, double *first, double *second)
 {
     double sa = ng_scale_at(p->a, i, k), sb = ng_scale_at(p->b, j, k);
+    *first = p->sum->scales_swapped ? sb : sa;
+    *second = p->sum->scales_swapped ? sa : sb;
+}
+
+ng_running ng_apply_scales(const ng_predictor *p, ng_running sum, int64_t i, int64_t j, int64_t k, ng_running main)
+{
+    double sa, sb;
+    ordered_scales(p, i, j, k, &sa, &sb);
     if (p->sum->scales == NG_SCALES_BLOCK_SEQUENTIAL) return plus(main, scaled(scaled(sum, sa), sb));
     if (p->sum->scales == NG_SCALES_BLOCK_FMA_SECOND) return fused(scaled(sum, sb), sa, main);
     double both = (double)(float)(sa * sb);
@@ -253,9 +262,14 @@ ng_running ng_apply_scales(const ng_predictor *p, ng_running sum, int64_t i, int
 ng_running ng_finish(const ng_predictor *p, ng_running sum, ng_row_rounding a, ng_row_rounding b, int64_t i, int64_t j)
 {
     if (a.inexact || b.inexact) sum.bound += dequantization_bound(p, a, b);
-    if (p->sum->scales == NG_SCALES_AFTER) {
-        if (has_scales(p->a)) sum = scaled(sum, ng_scale_at(p->a, i, 0));
-        if (has_scales(p->b)) sum = scaled(sum, ng_scale_at(p->b, j, 0));
+    double sa, sb;
+    ordered_scales(p, i, j, 0, &sa, &sb); /* 1 where there are none, which changes nothing */
+    if (p->sum->scales == NG_SCALES_AFTER) sum = scaled(scaled(sum, sa), sb);
+    if (p->sum->scales == NG_SCALES_AFTER_AT_ONCE) {
+        double both = (double)(float)(sa * sb), lost = fabs(sa * sb - both);
+        lost *= fabs(sum.value) + sum.bound;
+        sum = scaled(sum, both);
+        sum.bound += lost;
     }
     if (p->tensor_scale < 1 || p->tensor_scale > 1 || isnan(p->tensor_scale) || p->tensor_scale_error > 0) {
         double lost = (fabs(sum.value) + sum.bound) * p->tensor_scale_error;

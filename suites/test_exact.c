@@ -533,6 +533,7 @@ static double simulate(const ng_accumulation *sum, const ng_operand *a, const ng
     for (int64_t from = part; from < t->k; from += part)
         result = (double)fl_sum(result, part_sum(sum, t, block, from, from + part < t->k ? from + part : t->k));
     if (sum->scales == NG_SCALES_AFTER) result = (double)((float)result * t->sa[0] * t->sb[0]);
+    if (sum->scales == NG_SCALES_AFTER_AT_ONCE) result = (double)((float)result * (t->sa[0] * t->sb[0]));
     float scale = a->tensor_scale * b->tensor_scale;
     if (scale != 1) result = (double)((float)result * scale);
     return initial ? (double)fl_sum(result, ng_get_value(initial, i, j)) : result;
@@ -578,6 +579,7 @@ static const bound_row bound_rows[] = {
     {"mxfp8, Blackwell", 14, {.order = NG_SUM_MMA, .mma = MXF8, .scales = NG_SCALES_IN_MMA}, 256, 0.02},
     {"scales after", 11, {.order = NG_SUM_CHAIN, .scales = NG_SCALES_AFTER}, 64, 0.02},
     {"scales after, one tensor", 10, {.order = NG_SUM_MMA, .mma = WGMMA_FP8, .scales = NG_SCALES_AFTER}, 64, 0.05},
+    {"scales after, at once", 11, {.order = NG_SUM_CHAIN, .scales = NG_SCALES_AFTER_AT_ONCE}, 64, 0.02},
     {"blocks, sequential", 12, {.order = NG_SUM_CHAIN, .scales = NG_SCALES_BLOCK_SEQUENTIAL}, 400, 0.02},
     {"blocks, fma of the product", 12,
      {.order = NG_SUM_MMA, .mma = WGMMA_FP8, .promote_every = 4, .scales = NG_SCALES_BLOCK_FMA_PRODUCT}, 400, 0.03},

@@ -138,6 +138,9 @@ static const subject subjects[] = {
     {"hopper-wgmma-fp8 promoted", PLAIN(NG_E4M3), MMA(NG_STEP_HOPPER_FP8, .promote_every = 4), 1, false},
     {"hopper-wgmma-fp8 promoted, accumulate", PLAIN(NG_E4M3), MMA(NG_STEP_HOPPER_FP8, .promote_every = 4), 0x1.8p-3f, true},
     {"hopper-wgmma-fp8 rows", NG_E4M3, NG_E4M3, NG_FP32, {1, 0}, {1, 0}, MMA(NG_STEP_HOPPER_FP8, .promote_every = 4, .scales = NG_SCALES_AFTER), 1, false},
+    {"hopper-wgmma-fp8 rows, swapped", NG_E4M3, NG_E4M3, NG_FP32, {1, 0}, {1, 0}, MMA(NG_STEP_HOPPER_FP8, .promote_every = 4, .scales = NG_SCALES_AFTER, .scales_swapped = true), 1, false},
+    {"hopper-wgmma-fp8 rows at once", NG_E4M3, NG_E4M3, NG_FP32, {1, 0}, {1, 0}, MMA(NG_STEP_HOPPER_FP8, .scales = NG_SCALES_AFTER_AT_ONCE), 1, true},
+    {"hopper-wgmma-fp8 fma second, swapped", NG_E4M3, NG_E4M3, NG_FP32, {1, 128}, {1, 128}, MMA(NG_STEP_HOPPER_FP8, .promote_every = 4, .scales = NG_SCALES_BLOCK_FMA_SECOND, .scales_swapped = true), 1, false},
     {"hopper-wgmma-fp8 fma product", NG_E4M3, NG_E4M3, NG_FP32, {1, 128}, {128, 128}, MMA(NG_STEP_HOPPER_FP8, .promote_every = 4, .scales = NG_SCALES_BLOCK_FMA_PRODUCT), 1, false},
     {"hopper-wgmma-fp8 fma second", NG_E4M3, NG_E4M3, NG_FP32, {1, 128}, {1, 128}, MMA(NG_STEP_HOPPER_FP8, .promote_every = 4, .scales = NG_SCALES_BLOCK_FMA_SECOND), 1, true},
     {"hopper-wgmma-fp8 sequential", NG_E4M3, NG_E5M2, NG_FP32, {1, 64}, {1, 128}, MMA(NG_STEP_HOPPER_FP8, .scales = NG_SCALES_BLOCK_SEQUENTIAL), 1, false},
@@ -474,6 +477,11 @@ static double slow_times(double x, double y)
 static double slow_block(const slow *w, int64_t from, int64_t to, double main)
 {
     double chain = slow_inner(w, from, to), sa = slow_scale(&w->p->a, w->i, from), sb = slow_scale(&w->p->b, w->j, from);
+    if (w->sum->scales_swapped) {
+        double other = sa;
+        sa = sb;
+        sb = other;
+    }
     if (w->sum->scales == NG_SCALES_BLOCK_SEQUENTIAL) return slow_fma(main, slow_times(slow_times(chain, sa), sb), 1, false);
     if (w->sum->scales == NG_SCALES_BLOCK_FMA_PRODUCT) return slow_fma(main, chain, slow_times(sa, sb), false);
     return slow_fma(main, slow_times(chain, sb), sa, false);
@@ -504,7 +512,15 @@ static double slow_element(const problem *p, int64_t i, int64_t j)
         double s = slow_part(&w, from, from + part < p->k ? from + part : p->k);
         total = from ? slow_fma(total, s, 1, false) : s;
     }
-    if (sum->scales == NG_SCALES_AFTER) total = slow_times(slow_times(total, slow_scale(&p->a, i, 0)), slow_scale(&p->b, j, 0));
+    bool after = sum->scales == NG_SCALES_AFTER || sum->scales == NG_SCALES_AFTER_AT_ONCE;
+    double first = after ? slow_scale(&p->a, i, 0) : 1, second = after ? slow_scale(&p->b, j, 0) : 1;
+    if (sum->scales_swapped) {
+        double other = first;
+        first = second;
+        second = other;
+    }
+    if (sum->scales == NG_SCALES_AFTER) total = slow_times(slow_times(total, first), second);
+    if (sum->scales == NG_SCALES_AFTER_AT_ONCE) total = slow_times(total, slow_times(first, second));
     if (p->subject->tensor_scale != 1) total = slow_times(total, (double)p->subject->tensor_scale);
     if (p->initial.data) total = slow_fma(total, ng_get_value(&p->initial, i, j), 1, false);
     return total;
@@ -603,7 +619,7 @@ static int changes_of(const subject *s, ng_accumulation *changed)
 {
     const ng_accumulation *sum = &s->sum;
     int count = 0;
-    for (int q = 0; q < 8; q++) changed[q] = *sum;
+    for (int q = 0; q < 10; q++) changed[q] = *sum;
     if (sum->order == NG_SUM_MMA) {
         bool loses_bits = sum->mma.fraction_bits < product_span(s) && !sum->mma.dot; /* nvf4: by hand below */
         if (loses_bits) changed[count++].mma.fraction_bits--;
@@ -619,6 +635,8 @@ static int changes_of(const subject *s, ng_accumulation *changed)
     if (sum->split_k) changed[count++].split_k--;
     if (sum->scales == NG_SCALES_BLOCK_FMA_PRODUCT) changed[count++].scales = NG_SCALES_BLOCK_FMA_SECOND;
     if (sum->scales == NG_SCALES_BLOCK_FMA_SECOND) changed[count++].scales = NG_SCALES_BLOCK_SEQUENTIAL;
+    if (sum->scales_swapped) changed[count++].scales_swapped = false;
+    if (sum->scales == NG_SCALES_AFTER_AT_ONCE) changed[count++].scales = NG_SCALES_AFTER;
     return count;
 }
 
@@ -627,7 +645,7 @@ static int changes_of(const subject *s, ng_accumulation *changed)
 static void neighbouring_contracts_differ(void)
 {
     for (size_t s = 0; s < SUBJECTS; s++) {
-        ng_accumulation changed[8];
+        ng_accumulation changed[10];
         bool wide = ng_formats[subjects[s].a].storage_bits <= 8 && subjects[s].sum.mma.fraction_bits != 13;
         problem p = new_problem(&subjects[s], wide ? ANY_FINITE : NORMAL, 8, 32, 512, 41);
         int count = changes_of(&subjects[s], changed);

@@ -97,6 +97,7 @@ static bool is_block_place(ng_scale_place place) {
 const char *ng_mma_supports(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device) {
     const ng_accumulation *sum = &kernel->contract.sum;
     if (sum->order != NG_SUM_MMA || !sound_step(kernel)) return "not a tensor-core step that the emulation computes exactly";
+    if (sum->scales_swapped || sum->scales == NG_SCALES_AFTER_AT_ONCE) return "scales that enter in this order are not emulated";
     if (is_block_place(sum->scales) &&
         (kernel->contract.a.blocks.columns != (uint32_t)sum->promote_every * sum->mma.k ||
          kernel->contract.b.blocks.columns != kernel->contract.a.blocks.columns || sum->split_k > 1))
