@@ -219,6 +219,8 @@ ng_status ng_args_parse(const ng_option *options, size_t option_count, int argc,
             if (!status) status = remember(args, option, optarg, error);
         }
     }
+    for (; !status && args->takes_operands && optind < argc; optind++)
+        status = append_text(permuted[optind], &args->operands, error);
     if (!status && optind < argc && !args->help)
         status = ng_fail(error, NG_BAD_ARGUMENT, "unexpected argument '%s'; options begin with --", permuted[optind]);
     free(permuted);
@@ -239,6 +241,7 @@ void ng_args_free(const ng_option *options, size_t option_count, void *into, ng_
             *texts = (ng_texts){0};
         }
     free(args->given);
+    free(args->operands.items);
     *args = (ng_args){0};
 }
 

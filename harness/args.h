@@ -46,6 +46,8 @@ typedef struct ng_args {
     ng_given *given;
     size_t count;
     bool help;
+    bool takes_operands; /* set by the caller: words that are no options are operands and not mistakes */
+    ng_texts operands;
 } ng_args;
 
 /* Parses argv[1..argc) into the structure at `into`, which holds the defaults; argv[0] is not looked at. Errors name the

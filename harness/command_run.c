@@ -23,6 +23,8 @@ typedef struct session {
     ng_args args;
     ng_selected selected;
     ng_fingerprint fingerprint;
+    ng_goldens goldens;
+    ng_expectations expectations;
     ng_settings settings;
     ng_run_record record;
     ng_result *results;
@@ -85,6 +87,8 @@ static ng_status parse(session *s, int argc, char **argv, ng_error *error) {
     ng_status status = ng_args_parse(ng_option_rows, ng_run_option_count, argc, argv, &s->options, &s->args, error);
     if (status || s->args.help) return status;
     if (s->options.resume) {
+        if (s->options.filters.count)
+            return ng_fail(error, NG_BAD_ARGUMENT, "--resume goes on with the cases of its journal: --filter cannot choose among them");
         status = take_past(s, error);
         if (!status)
             status = ng_args_parse(ng_option_rows, ng_run_option_count, argc, argv, &s->options, &s->args, error);
@@ -120,6 +124,21 @@ static void random_id(char id[33]) {
         snprintf(id + 2 * i, 3, "%02x", bytes[i]);
 }
 
+/* What results are compared with. Products checked in full are other launches than sampled ones: no golden is theirs. */
+static ng_status open_references(session *s, ng_error *error) {
+    const ng_options *o = &s->options;
+    char *goldens, *expectations = NULL;
+    ng_status status = ng_data_folder(o->full ? "none" : o->goldens, "goldens", &goldens, error);
+    if (!status) status = ng_data_folder(o->expectations, "expectations", &expectations, error);
+    if (!status) status = ng_goldens_open(goldens, &s->selected.list, &s->fingerprint, o->seed, false, &s->goldens, error);
+    if (!status) status = ng_expectations_open(expectations, &s->fingerprint, &s->expectations, error);
+    ng_goldens_digest(&s->goldens, s->fingerprint.goldens_digest);
+    memcpy(s->fingerprint.expectations_digest, s->expectations.digest, sizeof s->expectations.digest);
+    free(goldens);
+    free(expectations);
+    return status;
+}
+
 static ng_status prepare(session *s, int argc, char **argv, ng_error *error) {
     const ng_options *o = &s->options;
     size_t count = s->selected.list.count;
@@ -132,6 +151,12 @@ static ng_status prepare(session *s, int argc, char **argv, ng_error *error) {
     };
     ng_fingerprint_collect(s->program->build, &s->selected.plugins, o->backend == NG_BACKEND_CPU ? NULL : s->program->gpu_probe,
                            s->settings.device, &s->fingerprint);
+    ng_status status = open_references(s, error);
+    if (status) return status;
+    if (s->past.argc) { /* the command that was broken off is what the record is of */
+        argc = s->past.argc;
+        argv = s->past.argv;
+    }
     s->record = (ng_run_record){
         .argc = argc, .argv = argv, .level = (ng_level)o->level, .seed = o->seed, .device = s->settings.device,
         .tags = &o->tags, .fingerprint = &s->fingerprint, .list = &s->selected.list, .results = s->results,
@@ -321,7 +346,8 @@ static ng_status add_journal(const session *s, ng_status status, ng_error *error
 
 /* ---- the command --------------------------------------------------------------------------------------------------*/
 static ng_status run_all(session *s, int *exit_status, ng_error *error) {
-    const ng_run_plan plan = {&s->selected.list, &s->settings, &s->selected.catalogue, s->program->judge, s->done};
+    const ng_run_plan plan = {&s->selected.list, &s->settings, &s->selected.catalogue, s->program->judge, s->done, &s->goldens,
+                              &s->expectations, !s->options.no_retry};
     const ng_run_events events = {s, on_started, on_finished, on_remark};
     int signal_number;
     ng_status status = open_outputs(s, error);
@@ -372,6 +398,8 @@ done:
     ng_output_discard(&s->junit);
     ng_output_discard(&s->tap);
     ng_journal_close(&s->journal);
+    ng_goldens_close(&s->goldens);
+    ng_expectations_close(&s->expectations);
     ng_selected_free(&s->selected);
     ng_journal_past_free(&s->past);
     ng_args_free(ng_option_rows, ng_run_option_count, &s->options, &s->args);

@@ -195,7 +195,8 @@ void ng_fingerprint_write(ng_json *json, const char *name, const ng_fingerprint 
     ng_json_text(json, "kernels", known(f->build.kernels_digest));
     ng_json_text(json, "program", known(f->program_digest));
     ng_json_text(json, "plugins", known(f->plugins_digest));
-    ng_json_null(json, "goldens");
+    ng_json_text(json, "goldens", known(f->goldens_digest));
+    ng_json_text(json, "expectations", known(f->expectations_digest));
     ng_json_end_object(json);
     ng_json_end_object(json);
 }
@@ -210,6 +211,20 @@ void ng_fingerprint_identity(const ng_fingerprint *f, ng_identity identity[NG_ID
         {"driver", f->gpu.driver},
         {"cuda runtime", f->gpu.cuda_runtime},
         {"cublaslt", f->gpu.cublaslt},
+        {"goldens", f->goldens_digest},
+        {"expectations", f->expectations_digest},
     };
     memcpy(identity, members, sizeof members);
+}
+
+const char *ng_fingerprint_library(const ng_fingerprint *f, const char *name) {
+    const ng_identity libraries[] = {
+        {"cublaslt", f->gpu.cublaslt},
+        {"cuda-runtime", f->gpu.cuda_runtime},
+        {"openblas", f->openblas},
+        {"mpfr", f->mpfr},
+    };
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        if (!strcmp(libraries[i].name, name)) return libraries[i].value;
+    return "";
 }

@@ -16,7 +16,7 @@ typedef struct ng_build {
 
 typedef struct ng_gpu_info {
     bool present;
-    char name[96], uuid[64], vbios[32], driver[32], cuda_runtime[16], cublaslt[16];
+    char name[96], uuid[64], pci[32], vbios[32], driver[32], cuda_runtime[16], cublaslt[16];
     int sm;
     int ecc;                    /* 1 on, 0 off, -1 unknown */
     double sm_clock_mhz, memory_clock_mhz; /* largest allowed; NaN unknown */
@@ -38,6 +38,7 @@ typedef struct ng_fingerprint {
     ng_gpu_info gpu;
     char mpfr[32], gmp[32], openblas[160], cjson[32], xxhash[32];
     char program_digest[NG_DIGEST_BYTES], plugins_digest[NG_DIGEST_BYTES];
+    char goldens_digest[NG_DIGEST_BYTES], expectations_digest[NG_DIGEST_BYTES]; /* of the files that the run compares with */
 } ng_fingerprint;
 
 /* probe NULL: no GPU backend in this program. */
@@ -50,8 +51,12 @@ void ng_fingerprint_write(ng_json *json, const char *name, const ng_fingerprint 
 typedef struct ng_identity {
     const char *name, *value;
 } ng_identity;
-enum { NG_IDENTITIES = 8 };
+enum { NG_IDENTITIES = 10 };
 void ng_fingerprint_identity(const ng_fingerprint *fingerprint, ng_identity identity[NG_IDENTITIES]);
+
+/* Version of a library whose bits may differ from one to the next, by the name that kernels and expectations use: cublaslt,
+ * cuda-runtime, openblas, mpfr. "" unknown, or no such library. */
+const char *ng_fingerprint_library(const ng_fingerprint *fingerprint, const char *name);
 
 /* XXH3-128 of a file's bytes, in hexadecimal. */
 ng_status ng_digest_file(const char *path, char digest[NG_DIGEST_BYTES], ng_error *error);

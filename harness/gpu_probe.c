@@ -48,6 +48,7 @@ ng_status ng_describe_gpu(const ng_runtime *runtime, int device, ng_gpu_info *in
     info->memory_bytes = (double)properties.memory;
     snprintf(info->name, sizeof info->name, "%s", properties.name);
     snprintf(info->uuid, sizeof info->uuid, "%s", properties.uuid);
+    snprintf(info->pci, sizeof info->pci, "%s", properties.pci);
     if (!runtime->runtime_version(&version)) print_version(version, info->cuda_runtime, sizeof info->cuda_runtime);
     if (!ng_nvml_open(properties.pci, &nvml)) {
         ng_nvml_facts(&nvml, info);

@@ -1,4 +1,5 @@
 #include "harness/journal.h"
+#include "harness/input.h"
 
 #include <cJSON.h>
 #include <errno.h>
@@ -10,8 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
-
-enum { MOST_BYTES = 1 << 30 };
 
 /* ---- writing ------------------------------------------------------------------------------------------------------*/
 static ng_status lock_journal(const char *path, int fd, ng_error *error) {
@@ -154,46 +153,9 @@ void ng_journal_close(ng_journal *journal) {
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------------------*/
-static ng_status read_whole_file(const char *path, char **text, size_t *length, ng_error *error) {
-    struct stat info;
-    ng_status status = NG_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    *text = NULL;
-    *length = 0;
-    if (fd < 0 || fstat(fd, &info)) {
-        status = ng_fail(error, NG_IO, "%s: cannot be read: %s", path, strerror(errno));
-        goto done;
-    }
-    if (!S_ISREG(info.st_mode) || info.st_size > MOST_BYTES) {
-        status = ng_fail(error, NG_IO, "%s: is no journal (not a file, or too large)", path);
-        goto done;
-    }
-    *text = malloc((size_t)info.st_size + 1);
-    if (!*text) {
-        status = ng_fail(error, NG_NO_MEMORY, "out of memory");
-        goto done;
-    }
-    while (*length < (size_t)info.st_size) {
-        ssize_t n = read(fd, *text + *length, (size_t)info.st_size - *length);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) status = ng_fail(error, NG_IO, "%s: cannot be read: %s", path, strerror(errno));
-        if (n <= 0) break;
-        *length += (size_t)n;
-    }
-    (*text)[*length] = 0;
-done:
-    if (fd >= 0) close(fd);
-    return status;
-}
-
-static const char *text_member(const cJSON *object, const char *name) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    return cJSON_IsString(item) ? item->valuestring : NULL;
-}
-
 static ng_status read_header(const char *path, ng_journal_past *past, ng_error *error) {
-    const char *schema = text_member(past->header, "schema");
-    const char *run = text_member(past->header, "run"), *started = text_member(past->header, "started");
+    const char *schema = ng_text_member(past->header, "schema");
+    const char *run = ng_text_member(past->header, "run"), *started = ng_text_member(past->header, "started");
     const cJSON *argv = cJSON_GetObjectItemCaseSensitive(past->header, "argv"), *word;
     const size_t family = strlen(NG_JOURNAL_SCHEMA) - 1;
     if (!schema || strncmp(schema, NG_JOURNAL_SCHEMA, family))
@@ -216,10 +178,10 @@ static ng_status read_header(const char *path, ng_journal_past *past, ng_error *
 
 /* A case's line, or the end's. */
 static ng_status read_line(const char *path, size_t number, const cJSON *line, ng_journal_past *past, ng_error *error) {
-    const char *id = text_member(line, "id");
+    const char *id = ng_text_member(line, "id");
     const cJSON *index = cJSON_GetObjectItemCaseSensitive(line, "case");
     const cJSON *result = cJSON_GetObjectItemCaseSensitive(line, "result");
-    if (text_member(line, "end")) {
+    if (ng_text_member(line, "end")) {
         past->ended = true;
         return NG_OK;
     }
@@ -247,7 +209,7 @@ ng_status ng_journal_read(const char *path, ng_journal_past *past, ng_error *err
     char *text;
     size_t length, number = 1;
     *past = (ng_journal_past){0};
-    ng_status status = read_whole_file(path, &text, &length, error);
+    ng_status status = ng_read_file(path, "journal", &text, &length, error);
     past->bytes = length;
     for (char *at = text, *end; !status && at < text + length; at = end + 1, number++) {
         end = memchr(at, '\n', (size_t)(text + length - at));
@@ -285,7 +247,7 @@ static ng_status match_identity(const char *path, const ng_journal_past *past, c
     ng_identity identity[NG_IDENTITIES];
     ng_fingerprint_identity(run->fingerprint, identity);
     for (int i = 0; i < NG_IDENTITIES; i++) {
-        const char *value = text_member(written, identity[i].name);
+        const char *value = ng_text_member(written, identity[i].name);
         if (!value || strcmp(value, identity[i].value))
             return ng_fail(error, NG_BAD_ARGUMENT, "%s: was written with another %s ('%.80s', now '%.80s'); start anew", path,
                            identity[i].name, value ? value : "", identity[i].value);
@@ -296,7 +258,7 @@ static ng_status match_identity(const char *path, const ng_journal_past *past, c
 ng_status ng_journal_match(const char *path, const ng_journal_past *past, const ng_run_record *run, ng_result *results,
                            bool *done, ng_error *error) {
     char selection[NG_DIGEST_BYTES], seed[24];
-    const char *written = text_member(past->header, "selection"), *its_seed = text_member(past->header, "seed");
+    const char *written = ng_text_member(past->header, "selection"), *its_seed = ng_text_member(past->header, "seed");
     digest_selection(run, selection);
     snprintf(seed, sizeof seed, "%" PRIu64, run->seed);
     if (!its_seed || strcmp(its_seed, seed))

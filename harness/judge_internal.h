@@ -166,6 +166,9 @@ void ng_check_draw_pairs(const ng_draw *draws, const ng_draw *others, int64_t ro
 ng_status ng_check_draws(const ng_tensor *source, const ng_tensor *out, const ng_cast *cast, ng_result *result,
                          double *randomness, ng_error *error);
 
+/* The names of saved files: an id and a role, without what a file name cannot hold. */
+void ng_mangle_id(char *name);
+
 /* Writes a tensor's codes as .npy into the settings' folder, where the case asks for it. */
 ng_status ng_save(const ng_judge *judge, const ng_case *one, const ng_result *result, const char *what,
                   const ng_tensor *tensor, ng_error *error);

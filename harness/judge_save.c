@@ -19,12 +19,16 @@ static const char *descriptor(ng_format_id format) {
     }
 }
 
+void ng_mangle_id(char *name) {
+    for (; *name; name++)
+        if (*name == '/' || *name == '>' || *name == '*') *name = '_';
+}
+
 static void file_name(const ng_judge *judge, const ng_case *one, const char *what, char *path, size_t bytes) {
     int used = snprintf(path, bytes, "%s/", judge->settings.save_directory);
     if (used < 0 || (size_t)used >= bytes) return;
     snprintf(path + used, bytes - (size_t)used, "%s.%s.npy", one->id, what);
-    for (char *c = path + used; *c; c++)
-        if (*c == '/' || *c == '>' || *c == '*') *c = '_';
+    ng_mangle_id(path + used);
 }
 
 /* e2m1 is saved a code a byte, so that the array has the tensor's shape. */

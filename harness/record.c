@@ -194,9 +194,17 @@ static bool read_member(const cJSON *item, const member *m, void *at) {
     return false;
 }
 
-static ng_status read_members(const cJSON *object, const member *members, size_t count, void *into, ng_error *error) {
+/* How strict a reader is: a journal's lines come from this very program, a record may come from an older one. */
+typedef enum strictness { EXACT, OLDER } strictness;
+
+static ng_status read_members(const cJSON *object, const member *members, size_t count, strictness how, void *into,
+                              ng_error *error) {
     for (size_t i = 0; i < count; i++) {
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, members[i].name);
+        if (!item && how == OLDER) {
+            if (members[i].kind == DOUBLE) *(double *)(void *)((char *)into + members[i].offset) = NAN;
+            continue;
+        }
         if (!item || !read_member(item, &members[i], (char *)into + members[i].offset))
             return ng_fail(error, NG_IO, "member \"%s\" is %s", members[i].name, item ? "not what it should be" : "missing");
     }
@@ -223,23 +231,23 @@ static ng_status read_tiers(const cJSON *object, int64_t by_tier[NG_TIERS], ng_e
     return NG_OK;
 }
 
-static ng_status read_error(const cJSON *object, const char *name, ng_error_figures *figures, ng_error *error) {
+static ng_status read_error(const cJSON *object, const char *name, strictness how, ng_error_figures *figures, ng_error *error) {
     bool absent;
     const cJSON *item = find_object(object, name, &absent);
     if (absent) return NG_OK;
     if (!item) return ng_fail(error, NG_IO, "member \"%s\" is missing", name);
     figures->present = true;
-    ng_status status = read_members(item, error_members, COUNT(error_members), figures, error);
+    ng_status status = read_members(item, error_members, COUNT(error_members), how, figures, error);
     return status ? status : read_tiers(item, figures->by_tier, error);
 }
 
-static ng_status read_speed(const cJSON *object, ng_speed *speed, ng_error *error) {
+static ng_status read_speed(const cJSON *object, strictness how, ng_speed *speed, ng_error *error) {
     bool absent;
     const cJSON *item = find_object(object, "speed", &absent), *part;
     if (absent) return NG_OK;
     if (!item) return ng_fail(error, NG_IO, "member \"speed\" is missing");
     speed->present = true;
-    ng_status status = read_members(item, speed_members, COUNT(speed_members), speed, error);
+    ng_status status = read_members(item, speed_members, COUNT(speed_members), how, speed, error);
     if (status) return status;
     cJSON_ArrayForEach(part, cJSON_GetObjectItemCaseSensitive(item, "parts")) {
         int n = speed->part_count;
@@ -252,13 +260,13 @@ static ng_status read_speed(const cJSON *object, ng_speed *speed, ng_error *erro
     return NG_OK;
 }
 
-static ng_status read_prediction(const cJSON *object, ng_prediction *prediction, ng_error *error) {
+static ng_status read_prediction(const cJSON *object, strictness how, ng_prediction *prediction, ng_error *error) {
     bool absent;
     const cJSON *item = find_object(object, "prediction", &absent);
     if (absent) return NG_OK;
     if (!item) return ng_fail(error, NG_IO, "member \"prediction\" is missing");
     prediction->present = true;
-    return read_members(item, prediction_members, COUNT(prediction_members), prediction, error);
+    return read_members(item, prediction_members, COUNT(prediction_members), how, prediction, error);
 }
 
 static ng_status read_status(const cJSON *object, ng_result *result, ng_error *error) {
@@ -273,15 +281,23 @@ static ng_status read_status(const cJSON *object, ng_result *result, ng_error *e
     return NG_OK;
 }
 
-ng_status ng_result_read(const cJSON *object, ng_result *result, ng_error *error) {
+static ng_status read_result(const cJSON *object, strictness how, ng_result *result, ng_error *error) {
     *result = (ng_result){0};
     ng_status status = read_status(object, result, error);
-    if (!status) status = read_error(object, "error", &result->error, error);
-    if (!status) status = read_prediction(object, &result->prediction, error);
-    if (!status) status = read_error(object, "recipe_error", &result->recipe_error, error);
-    if (!status) status = read_members(object, result_members, COUNT(result_members), result, error);
-    if (!status) status = read_speed(object, &result->speed, error);
+    if (!status) status = read_error(object, "error", how, &result->error, error);
+    if (!status) status = read_prediction(object, how, &result->prediction, error);
+    if (!status) status = read_error(object, "recipe_error", how, &result->recipe_error, error);
+    if (!status) status = read_members(object, result_members, COUNT(result_members), how, result, error);
+    if (!status) status = read_speed(object, how, &result->speed, error);
     return status;
+}
+
+ng_status ng_result_read(const cJSON *object, ng_result *result, ng_error *error) {
+    return read_result(object, EXACT, result, error);
+}
+
+ng_status ng_result_read_older(const cJSON *object, ng_result *result, ng_error *error) {
+    return read_result(object, OLDER, result, error);
 }
 
 /* ---- the line that reproduces a case ------------------------------------------------------------------------------*/

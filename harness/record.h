@@ -43,6 +43,8 @@ void ng_record_write(FILE *out, const ng_run_record *run);
 /* The members of a result alone; reading takes what writing in exact mode gives, bit for bit. */
 void ng_result_write(ng_json *json, const ng_result *result);
 ng_status ng_result_read(const struct cJSON *object, ng_result *result, ng_error *error);
+/* The same of a record that an older program may have written: figures that it did not know are NaN or 0. */
+ng_status ng_result_read_older(const struct cJSON *object, ng_result *result, ng_error *error);
 
 /* Seconds since the epoch as RFC 3339 in UTC, "2026-03-01T12:00:00Z"; and now. */
 void ng_timestamp(char text[32]);

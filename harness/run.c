@@ -14,6 +14,7 @@ typedef struct runner {
     const ng_run_events *events;
     ng_worker_setup setup;
     ng_worker worker;
+    int retries;
 } runner;
 
 static ng_status ensure_worker(runner *r, ng_error *error) {
@@ -77,13 +78,57 @@ static ng_status run_case(runner *r, size_t index, ng_result *result, ng_error *
     return NG_OK;
 }
 
+/* A second verdict, in a fresh process. A pass makes a flake of the first; anything else leaves it, repeatable. */
+static ng_status run_again(runner *r, size_t index, ng_result *result, ng_error *error) {
+    ng_result again;
+    char first[sizeof result->reason];
+    r->retries++;
+    ng_worker_kill(&r->worker);
+    ng_status status = run_case(r, index, &again, error);
+    if (status || (r->worker.signal && !r->worker.pid)) return status;
+    ng_goldens_apply(r->plan->goldens, &r->plan->list->cases[index], &again);
+    memcpy(first, result->reason, sizeof first);
+    if (again.verdict != NG_PASS) {
+        snprintf(result->reason, sizeof result->reason, "%.430s; run again in a fresh process: %s", first, ng_verdict_names[again.verdict]);
+        return NG_OK;
+    }
+    const char *was = ng_verdict_names[result->verdict];
+    *result = again;
+    result->verdict = NG_FLAKE;
+    snprintf(result->reason, sizeof result->reason, "%s at first (%.400s); it passes when run again in a fresh process", was, first);
+    return NG_OK;
+}
+
+/* What goldens and expectations make of a verdict. */
+static ng_status settle(runner *r, size_t index, ng_result *result, ng_error *error) {
+    static const bool may_be_chance[NG_VERDICTS] = {[NG_FAIL] = true, [NG_MOVED] = true, [NG_CRASH] = true, [NG_TIMEOUT] = true};
+    const ng_case *one = &r->plan->list->cases[index];
+    ng_goldens_apply(r->plan->goldens, one, result);
+    ng_expectation_apply(ng_expectation_of(r->plan->expectations, one), result);
+    if (!r->plan->retry || !may_be_chance[result->verdict] || r->retries >= NG_MOST_RETRIES) return NG_OK;
+    return run_again(r, index, result, error);
+}
+
+/* A case that is not to be run at all. */
+static bool skip_expected(runner *r, size_t index, ng_result *result) {
+    const ng_expectation *e = ng_expectation_of(r->plan->expectations, &r->plan->list->cases[index]);
+    if (!e || e->expected != NG_EXPECT_SKIP) return false;
+    set_verdict(result, NG_SKIP, "");
+    snprintf(result->reason, sizeof result->reason, "not run: %.300s (%.180s)", e->reason, e->link);
+    return true;
+}
+
 static ng_status run_list(runner *r, ng_error *error) {
     const ng_run_plan *plan = r->plan;
     for (size_t i = 0; i < plan->list->count; i++) {
         ng_result result;
+        ng_status status = NG_OK;
         if (plan->done && plan->done[i]) continue;
         r->events->started(r->events->context, i);
-        ng_status status = run_case(r, i, &result, error);
+        if (!skip_expected(r, i, &result)) {
+            status = run_case(r, i, &result, error);
+            if (!status && !(r->worker.signal && !r->worker.pid)) status = settle(r, i, &result, error);
+        }
         if (status) return status;
         if (r->worker.signal && !r->worker.pid) return NG_OK; /* killed before a verdict */
         status = r->events->finished(r->events->context, i, &result, error);

@@ -2,6 +2,8 @@
 #ifndef NG_HARNESS_RUN_H
 #define NG_HARNESS_RUN_H
 
+#include "harness/expectation.h"
+#include "harness/golden.h"
 #include "harness/worker.h"
 
 /* What the caller hears: before a case begins, and with its result. Anything but NG_OK from `finished` ends the run. */
@@ -18,7 +20,13 @@ typedef struct ng_run_plan {
     const ng_catalogue *catalogue;
     const ng_judge_functions *judge;
     const bool *done; /* [list->count]: cases that have a verdict already; NULL: none */
+    const ng_goldens *goldens;           /* NULL: none */
+    const ng_expectations *expectations; /* NULL: none */
+    /* Failures that nothing expects are run again in a fresh process: one that then passes is a flake. At most NG_MOST_RETRIES
+     * of a run: where more fail, chance is not to blame. */
+    bool retry;
 } ng_run_plan;
+enum { NG_MOST_RETRIES = 20 };
 
 /* Runs what is not done, in the list's order. interrupted: the signal that ended the run early, 0 if it went to its end.
  * The calling process must have no other threads; its signal mask is as before afterwards. */

@@ -58,6 +58,9 @@ const ng_option ng_option_rows[] = {
     {"device", 0, NG_COUNT, "I", "which GPU (default 0)", AT(device), .least = 0, .most = 4095},
     {"no-speed", 0, NG_FLAG, NULL, "do not measure time", AT(no_speed)},
     {"warm-cache", 0, NG_FLAG, NULL, "time with data in the cache", AT(warm_cache)},
+    {"goldens", 0, NG_TEXT, "DIR|none", "recorded bits to compare with (default: those installed with the program)", AT(goldens)},
+    {"expectations", 0, NG_TEXT, "DIR|none", "known failures, flakes and skips (default: those installed)", AT(expectations)},
+    {"no-retry", 0, NG_FLAG, NULL, "do not run failures again in a fresh process", AT(no_retry)},
     {"dry-run", 'n', NG_FLAG, NULL, "print the ids of the cases and stop", AT(dry_run)},
     {"quiet", 'q', NG_FLAG, NULL, "only what failed", AT(quiet)},
 };
@@ -67,6 +70,14 @@ const size_t ng_run_option_count = sizeof ng_option_rows / sizeof *ng_option_row
 ng_options ng_default_options(void) {
     return (ng_options){.level = NG_SMOKE, .backend = NG_BACKENDS, .seed = 1, .batch = 1, .sequence = 128,
                         .tensor_parallel = 1, .timeout_s = 600};
+}
+
+ng_status ng_data_folder(const char *option, const char *installed, char **folder, ng_error *error) {
+    *folder = NULL;
+    if (option && !strcmp(option, "none")) return NG_OK;
+    if (!option) return ng_installed_file(installed, folder) == NG_NO_MEMORY ? ng_fail(error, NG_NO_MEMORY, "out of memory") : NG_OK;
+    *folder = strdup(option);
+    return *folder ? NG_OK : ng_fail(error, NG_NO_MEMORY, "out of memory");
 }
 
 /* ---- what does not go together ------------------------------------------------------------------------------------*/

@@ -25,7 +25,8 @@ typedef struct ng_options {
     int save;
     int64_t threads, device;
     double timeout_s;
-    bool dry_run, no_speed, warm_cache, quiet;
+    const char *goldens, *expectations; /* folders; "none" */
+    bool dry_run, no_speed, warm_cache, quiet, no_retry;
 } ng_options;
 
 extern const ng_option ng_option_rows[];
@@ -33,6 +34,10 @@ extern const size_t ng_select_option_count; /* the first rows: which cases, and 
 extern const size_t ng_run_option_count;    /* all rows */
 
 ng_options ng_default_options(void);
+
+/* A folder of data that an option names: "none" is none (NULL), no option the one installed with the program, if there is one.
+ * To be freed. */
+ng_status ng_data_folder(const char *option, const char *installed, char **folder, ng_error *error);
 
 /* What the options select, with everything that the case list points into. */
 typedef struct ng_selected {

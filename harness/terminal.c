@@ -321,6 +321,20 @@ static void print_worst(const ng_terminal *terminal, const ng_run_record *run) {
     fputc('\n', terminal->out);
 }
 
+/* Nothing where no golden applies; "unset" are the cases that none applies to. */
+static void print_goldens(const ng_terminal *terminal, const ng_run_record *run) {
+    static const char *const words[] = {"match", "differ", "absent", "unset"};
+    size_t counts[4] = {0};
+    for (size_t i = 0; i < run->list->count; i++)
+        for (int w = 0; w < 4; w++)
+            counts[w] += !strcmp(run->results[i].golden, words[w]);
+    if (counts[0] + counts[1] + counts[2] == 0) return;
+    fputs("goldens:", terminal->out);
+    for (int w = 0, shown = 0; w < 4; w++)
+        if (counts[w]) fprintf(terminal->out, "%s %zu %s", shown++ ? "," : "", counts[w], words[w]);
+    fputc('\n', terminal->out);
+}
+
 void ng_terminal_summary(ng_terminal *terminal, const ng_run_record *run, double seconds) {
     size_t counts[NG_VERDICTS] = {0};
     int64_t checked = 0, elements = 0, predicted = 0, differ = 0;
@@ -351,6 +365,9 @@ void ng_terminal_summary(ng_terminal *terminal, const ng_run_record *run, double
     if (predicted) fprintf(terminal->out, "; %s predicted bit for bit, %s differ", figure[2], figure[3]);
     fputc('\n', terminal->out);
     print_worst(terminal, run);
+    print_goldens(terminal, run);
+    print_reasons(terminal, run, NG_FLAKE, "did not fail again");
+    print_reasons(terminal, run, NG_XFAIL, "failed as expected");
     print_reasons(terminal, run, NG_SKIP, "skipped");
     print_reasons(terminal, run, NG_PASS, "passed with a note");
 }

@@ -294,7 +294,7 @@ static ng_status judge_groups(const session *s, trial *t, ng_error *error) {
     const ng_catalogue catalogue = ng_plugins_catalogue(&s->plugins);
     claimant c = {t, malloc(t->list.count + 1), claim(t)};
     const ng_run_events events = {&c, on_started, on_finished, on_remark};
-    const ng_run_plan plan = {&t->list, &settings, &catalogue, s->program->judge, c.done};
+    const ng_run_plan plan = {.list = &t->list, .settings = &settings, .catalogue = &catalogue, .judge = s->program->judge, .done = c.done};
     if (!c.done) return ng_fail(error, NG_NO_MEMORY, "out of memory");
     memset(c.done, 1, t->list.count);
     reveal(&c, false);

@@ -171,7 +171,7 @@ static void run_behaviours(const char *const *how, size_t count, double timeout_
     const ng_catalogue none = {0};
     *h = (heard){0};
     make_list(how, count, cases, &list);
-    const ng_run_plan plan = {&list, &settings, &none, &misbehaving, NULL};
+    const ng_run_plan plan = {.list = &list, .settings = &settings, .catalogue = &none, .judge = &misbehaving};
     const ng_run_events events = {h, hear_start, hear_result, hear_remark};
     cr_assert_eq(ng_run_cases(&plan, &events, &interrupted, &error), NG_OK, "%s", error.text);
     cr_expect_eq(interrupted, 0);
@@ -246,7 +246,7 @@ static void a_judge_that_cannot_be_made(void) {
     make_list(how, 1, cases, &list);
     for (int device = 0; device < 2; device++) {
         const ng_settings settings = {.device = device};
-        const ng_run_plan plan = {&list, &settings, &none, &broken, NULL};
+        const ng_run_plan plan = {.list = &list, .settings = &settings, .catalogue = &none, .judge = &broken};
         const ng_run_events events = {&h, hear_start, hear_result, hear_remark};
         ng_error error = {0};
         int interrupted;
@@ -850,7 +850,7 @@ static void foreign_journals(void) {
         {"run --resume empty", 2, "empty: holds no whole header line"},
         {"run --resume j --journal k", 2, "no --journal"},
         {"run --resume j --seed 3", 2, "is of a run with --seed 1, this one has 3"},
-        {"run --resume j --filter *cpu/c/*", 2, "is of a run of other cases"},
+        {"run --resume j --filter *cpu/c/*", 2, "--resume goes on with the cases of its journal: --filter cannot choose among them"},
         {"run -q --resume j", 0, "2 of 2 cases are done already"},
     };
     write_text("empty", "", 0);
