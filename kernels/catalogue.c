@@ -11,6 +11,7 @@ static const ng_kernel_list *const lists[] = {
     &ng_cuda_quantizers,
     &ng_cuda_dequantizers,
     &ng_cuda_gemms,
+    &ng_cublaslt_gemms,
 #endif
 };
 

@@ -16,6 +16,8 @@ extern const ng_kernel_list ng_cpu_gemms;        /* cpu/gemm.c */
 extern const ng_kernel_list ng_cpu_mma_gemms;    /* cpu/mma_kernels.c */
 extern const ng_kernel_list ng_cuda_casts, ng_cuda_quantizers, ng_cuda_dequantizers, ng_cuda_gemms; /* cuda/rows.c */
 
+extern const ng_kernel_list ng_cublaslt_gemms;   /* cublaslt/rows.c */
+
 /* Writes up to capacity descriptors' addresses and returns how many there are. */
 size_t ng_builtin_kernels(const ng_kernel **kernels, size_t capacity);
 

@@ -195,9 +195,10 @@ typedef struct ng_accumulation {
     uint16_t promote_every;   /* MMA steps after which the chain is added (RN) to an fp32 main sum and restarts at 0; 0: never */
     uint16_t leaf;            /* NG_SUM_PAIRWISE */
     ng_scale_place scales;
-    uint16_t split_k;         /* parts; 0 or 1: none. Part p holds ceil(tiles / split_k) tiles of split_tile along K, the last the rest */
+    uint16_t split_k;         /* parts (split_unknown: at most so many, cut anywhere); 0 or 1: none. Part p holds ceil(tiles / split_k) tiles of split_tile along K, the last the rest */
     uint16_t split_tile;      /* K elements in one tile */
     bool fused;               /* NG_SUM_CHAIN of operands whose products are not exact in binary32: true means fma */
+    bool split_unknown;       /* stream-K: where K is cut is not known, and no bits are fixed */
     bool scales_swapped;      /* where ng_scale_place says sa, B's scale enters, and A's where it says sb */
 } ng_accumulation;
 

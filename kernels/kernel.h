@@ -47,7 +47,7 @@ typedef enum ng_role {
     NG_B,                /* [n][k]; [k][n] with contract.b_transposed */
     NG_B_SCALES,
     NG_B_TENSOR_SCALE,
-    NG_BIAS,             /* [1][n] */
+    NG_BIAS,             /* [1][n], of OUT's format */
     NG_RANDOM_WORDS,     /* [R][C] in uint32 (fp32 storage): the random integers R of stochastic rounding, one an element,
                             low r bits used. Absent: the kernel draws its own from (seed, offset). */
     NG_SCALE_GIVEN_IN,   /* [1][1] fp32: the encoding scale of NG_SCALE_GIVEN */

@@ -106,7 +106,7 @@ static void count_steps(plan *p, int64_t length) {
     int64_t steps = ceil_div(length, mma->k);
     int64_t chain = p->sum->promote_every && p->sum->promote_every < steps ? p->sum->promote_every : steps;
     p->chain_steps = (double)(chain * groups_a_step);
-    p->all_steps = ((double)ceil_div(p->k, mma->k) + p->block_count) * (double)groups_a_step;
+    p->all_steps = ((double)ceil_div(p->k, mma->k) + p->block_count + (p->sum->split_unknown ? p->parts : 0)) * (double)groups_a_step;
     p->step_terms = ldexp(mma->group + 1, -mma->fraction_bits);
     p->step_output = ldexp(1, -mma->output_bits);
     p->step_least = 0x1p-126 + ldexp(1, mma->min_exponent);
@@ -127,7 +127,8 @@ static ng_status make_plan(const ng_accumulation *sum, const ng_operand *a, cons
     if (scaled && place == NG_SCALES_IN_MMA && !(steps && sum->mma.scales_inside)) return NG_UNSUPPORTED;
 
     int64_t part = p->k, parts = 1, length;
-    if (sum->split_k > 1 && sum->split_tile && p->k) {
+    if (sum->split_unknown) parts = sum->split_k; /* a chain may still be as long as K */
+    else if (sum->split_k > 1 && sum->split_tile && p->k) {
         part = ceil_div(ceil_div(p->k, sum->split_tile), sum->split_k) * sum->split_tile;
         parts = ceil_div(p->k, part);
     }
@@ -147,7 +148,7 @@ static ng_status make_plan(const ng_accumulation *sum, const ng_operand *a, cons
     if (is_after(place)) p->scale_roundings = scale_rounds(a) + scale_rounds(b);
     p->after_steps = after;
     if (steps) count_steps(p, length);
-    if (steps && (part % p->group || (p->blocks && length % p->group))) p->misaligned *= 2;
+    if (steps && (sum->split_unknown || part % p->group || (p->blocks && length % p->group))) p->misaligned *= 2;
 
     double n = (steps ? 0 : chain_roundings(sum, length, exact)) + dequantization_rounds(a, place) +
                dequantization_rounds(b, place);

@@ -26,7 +26,7 @@ struct Scales {
     const void *data;
     long long row_bytes;
     long long block_rows, block_columns; /* extents, never 0 */
-    int e8m0;
+    ng_format_id format;
 };
 
 struct Problem {
@@ -88,8 +88,13 @@ __device__ inline Number factor(const Problem &p, const Codes &f, unsigned code)
 __device__ inline float scale_at(const Scales &s, long long row, long long k) {
     if (!s.data) return 1.0f;
     const unsigned char *line = static_cast<const unsigned char *>(s.data) + (row / s.block_rows) * s.row_bytes;
-    if (!s.e8m0) return reinterpret_cast<const float *>(line)[k / s.block_columns];
+    if (s.format == NG_FP32) return reinterpret_cast<const float *>(line)[k / s.block_columns];
     const unsigned code = line[k / s.block_columns];
+    if (s.format == NG_UE4M3) {
+        const unsigned field = code >> 3, mantissa = code & 7u;
+        if (code == 0x7F) return __uint_as_float(0x7FC00000u);
+        return field ? __uint_as_float((field + 120u) << 23 | mantissa << 20) : (float)mantissa * 0x1p-9f;
+    }
     return __uint_as_float(code == 0xFF ? 0x7FC00000u : code ? code << 23 : 0x00400000u);
 }
 
@@ -443,7 +448,7 @@ Scales describe_scales(const ng_operand *o) {
     s.row_bytes = o->scales.row_bytes;
     s.block_rows = o->blocks.rows ? o->blocks.rows : (o->codes.rows ? o->codes.rows : 1);
     s.block_columns = o->blocks.columns ? o->blocks.columns : (o->codes.columns ? o->codes.columns : 1);
-    s.e8m0 = o->scales.format == NG_E8M0;
+    s.format = o->scales.format;
     return s;
 }
 
@@ -479,7 +484,59 @@ cudaError_t dispatch(const Problem &p, cudaStream_t stream) {
 }
 
 bool plain_scales(const ng_operand *o) {
-    return !o->scales.data || o->scales.format == NG_FP32 || o->scales.format == NG_E8M0;
+    return !o->scales.data || o->scales.format == NG_FP32 || o->scales.format == NG_E8M0 || o->scales.format == NG_UE4M3;
+}
+
+/* NG_SCALES_DEQUANTIZED: fl(element * scale), which must be a bf16; *lost counts those that are none. */
+__global__ void dequantize(Codes f, const unsigned char *codes, long long row_bytes, Scales scales, long long rows, long long k, unsigned short *out, unsigned *lost) {
+    for (long long e = blockIdx.x * (long long)blockDim.x + threadIdx.x; e < rows * k; e += (long long)gridDim.x * blockDim.x) {
+        const long long i = e / k, j = e % k;
+        const Number x = decode(f, load_code(f, codes + i * row_bytes, j));
+        float value = ldexpf((float)x.significand, x.exponent - f.mantissa_bits);
+        value = x.nan ? __uint_as_float(0x7FFFFFFFu) : x.infinite ? INFINITY : value;
+        value = __fmul_rn(x.negative ? -value : value, scale_at(scales, i, j));
+        const unsigned bits = __float_as_uint(value);
+        if (value == value && (bits & 0xFFFFu)) atomicAdd(lost, 1u);
+        out[e] = value == value ? (unsigned short)(bits >> 16) : (unsigned short)0x7FFF;
+    }
+}
+
+typedef struct Dequantized {
+    unsigned short *data;
+    ng_operand operand; /* bf16, without scales */
+} Dequantized;
+
+cudaError_t make_dequantized(const ng_operand *from, unsigned *lost, cudaStream_t stream, Dequantized *made) {
+    Codes f;
+    describe(from->codes.format, &f);
+    const long long rows = from->codes.rows, k = from->codes.columns;
+    cudaError_t error = cudaMallocAsync(&made->data, sizeof(unsigned short) * (size_t)(rows * k + 1), stream);
+    if (error != cudaSuccess) return error;
+    dequantize<<<4096, 256, 0, stream>>>(f, static_cast<const unsigned char *>(from->codes.data), from->codes.row_bytes, describe_scales(from), rows, k, made->data, lost);
+    made->operand = {};
+    made->operand.codes = {made->data, NG_BF16, NG_GPU, rows, k, 2 * k};
+    made->operand.tensor_scale = from->tensor_scale;
+    return cudaPeekAtLastError();
+}
+
+ng_status predict_dequantized(const ng_accumulation *sum, const ng_operand *a, const ng_operand *b, const ng_tensor *initial,
+                              bool exact_integers, cudaStream_t stream, ng_tensor *out, char *message, size_t message_bytes) {
+    ng_accumulation plain = *sum;
+    Dequantized left = {}, right = {};
+    unsigned *lost = nullptr, count = 0;
+    ng_status status = NG_OK;
+    plain.scales = NG_SCALES_NONE;
+    cudaError_t error = cudaMallocAsync(&lost, sizeof *lost, stream);
+    if (error == cudaSuccess) error = cudaMemsetAsync(lost, 0, sizeof *lost, stream);
+    if (error == cudaSuccess) error = make_dequantized(a, lost, stream, &left);
+    if (error == cudaSuccess) error = make_dequantized(b, lost, stream, &right);
+    if (error == cudaSuccess) error = cudaMemcpyAsync(&count, lost, sizeof count, cudaMemcpyDeviceToHost, stream);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+    if (error == cudaSuccess)
+        status = count ? NG_UNSUPPORTED : ng_predict_gemm_cuda(&plain, &left.operand, &right.operand, initial, exact_integers, stream, out, message, message_bytes);
+    for (void *made : {(void *)left.data, (void *)right.data, (void *)lost})
+        if (made) cudaFreeAsync(made, stream);
+    return error == cudaSuccess ? status : device_failure(error, "dequantizing operands", message, message_bytes);
 }
 
 } // namespace
@@ -489,11 +546,13 @@ extern "C" ng_status ng_predict_gemm_cuda(const ng_accumulation *sum, const ng_o
                                           char *message, size_t message_bytes) {
     Problem p = {};
     cudaStream_t stream = static_cast<cudaStream_t>(stream_pointer);
-    if (sum->order != NG_SUM_MMA || sum->mma.scales_inside || sum->mma.dot || !plain_scales(a) || !plain_scales(b) ||
+    if (sum->order != NG_SUM_MMA || sum->split_unknown || sum->mma.scales_inside || sum->mma.dot || !plain_scales(a) || !plain_scales(b) ||
         !describe(a->codes.format, &p.format_a) || !describe(b->codes.format, &p.format_b) ||
         (out->format != NG_FP32 && out->format != NG_BF16 && out->format != NG_FP16) ||
-        (initial && initial->format != NG_FP32) || sum->scales == NG_SCALES_DEQUANTIZED)
+        (initial && initial->format != NG_FP32))
         return NG_UNSUPPORTED;
+    if (sum->scales == NG_SCALES_DEQUANTIZED)
+        return predict_dequantized(sum, a, b, initial, exact_integers, stream, out, message, message_bytes);
     if (a->codes.columns != b->codes.columns || out->rows != a->codes.rows || out->columns != b->codes.rows) return NG_BAD_ARGUMENT;
     p.a = static_cast<const unsigned char *>(a->codes.data);
     p.b = static_cast<const unsigned char *>(b->codes.data);

@@ -138,9 +138,6 @@ static const subject subjects[] = {
     {"hopper-wgmma-fp8 promoted", PLAIN(NG_E4M3), MMA(NG_STEP_HOPPER_FP8, .promote_every = 4), 1, false},
     {"hopper-wgmma-fp8 promoted, accumulate", PLAIN(NG_E4M3), MMA(NG_STEP_HOPPER_FP8, .promote_every = 4), 0x1.8p-3f, true},
     {"hopper-wgmma-fp8 rows", NG_E4M3, NG_E4M3, NG_FP32, {1, 0}, {1, 0}, MMA(NG_STEP_HOPPER_FP8, .promote_every = 4, .scales = NG_SCALES_AFTER), 1, false},
-    {"hopper-wgmma-fp8 rows, swapped", NG_E4M3, NG_E4M3, NG_FP32, {1, 0}, {1, 0}, MMA(NG_STEP_HOPPER_FP8, .promote_every = 4, .scales = NG_SCALES_AFTER, .scales_swapped = true), 1, false},
-    {"hopper-wgmma-fp8 rows at once", NG_E4M3, NG_E4M3, NG_FP32, {1, 0}, {1, 0}, MMA(NG_STEP_HOPPER_FP8, .scales = NG_SCALES_AFTER_AT_ONCE), 1, true},
-    {"hopper-wgmma-fp8 fma second, swapped", NG_E4M3, NG_E4M3, NG_FP32, {1, 128}, {1, 128}, MMA(NG_STEP_HOPPER_FP8, .promote_every = 4, .scales = NG_SCALES_BLOCK_FMA_SECOND, .scales_swapped = true), 1, false},
     {"hopper-wgmma-fp8 fma product", NG_E4M3, NG_E4M3, NG_FP32, {1, 128}, {128, 128}, MMA(NG_STEP_HOPPER_FP8, .promote_every = 4, .scales = NG_SCALES_BLOCK_FMA_PRODUCT), 1, false},
     {"hopper-wgmma-fp8 fma second", NG_E4M3, NG_E4M3, NG_FP32, {1, 128}, {1, 128}, MMA(NG_STEP_HOPPER_FP8, .promote_every = 4, .scales = NG_SCALES_BLOCK_FMA_SECOND), 1, true},
     {"hopper-wgmma-fp8 sequential", NG_E4M3, NG_E5M2, NG_FP32, {1, 64}, {1, 128}, MMA(NG_STEP_HOPPER_FP8, .scales = NG_SCALES_BLOCK_SEQUENTIAL), 1, false},
@@ -181,6 +178,9 @@ static const subject subjects[] = {
     {"pairwise e5m2 split", PLAIN(NG_E5M2), {.order = NG_SUM_PAIRWISE, .leaf = 16, .split_k = 2, .split_tile = 48}, 1, false},
     {"fp64 fp16", PLAIN(NG_FP16), {.order = NG_SUM_FP64}, 1, false},
     {"fp64 fp32", PLAIN(NG_FP32), {.order = NG_SUM_FP64}, 1, true},
+    {"hopper-wgmma-fp8 rows, swapped", NG_E4M3, NG_E4M3, NG_FP32, {1, 0}, {1, 0}, MMA(NG_STEP_HOPPER_FP8, .promote_every = 4, .scales = NG_SCALES_AFTER, .scales_swapped = true), 1, false},
+    {"hopper-wgmma-fp8 rows at once", NG_E4M3, NG_E4M3, NG_FP32, {1, 0}, {1, 0}, MMA(NG_STEP_HOPPER_FP8, .scales = NG_SCALES_AFTER_AT_ONCE), 1, true},
+    {"hopper-wgmma-fp8 fma second, swapped", NG_E4M3, NG_E4M3, NG_FP32, {1, 128}, {1, 128}, MMA(NG_STEP_HOPPER_FP8, .promote_every = 4, .scales = NG_SCALES_BLOCK_FMA_SECOND, .scales_swapped = true), 1, false},
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 

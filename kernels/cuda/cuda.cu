@@ -1,6 +1,8 @@
 /* What the launch functions share: checks of a launch, and failures in words. */
 #include "kernels/cuda/cuda.h"
 
+#include "kernels/common/scale_layout.h"
+
 #include <cuda_runtime.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,6 +25,12 @@ extern "C" int64_t ng_cuda_row_bytes(ng_format_id format, int64_t columns) {
     case NG_E2M1: return columns / 2 + columns % 2;
     default: return columns;
     }
+}
+
+extern "C" void ng_cuda_scale_extents(const ng_quantization *q, int64_t rows, int64_t columns, int64_t *scale_rows, int64_t *scale_columns) {
+    const int64_t r = ng_cuda_blocks(q->blocks.rows, rows), c = ng_cuda_blocks(q->blocks.columns, columns);
+    *scale_rows = ng_scale_rows(q->layout, r, c);
+    *scale_columns = ng_scale_columns(q->layout, r, c);
 }
 
 extern "C" ng_status ng_cuda_check(const ng_launch *launch, ng_role role, ng_format_id format, int64_t rows, int64_t columns) {

@@ -18,6 +18,10 @@ ng_status ng_cuda_launch_gemm(const ng_kernel *kernel, const ng_launch *launch);
 /* Maxima of the tensor, of its rows and of its columns. */
 size_t ng_cuda_quantize_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
 
+/* A block-scaled operand's elements times their block scales as bf16, dense [rows][k], in device memory. */
+ng_status ng_cuda_dequantize_bf16(const ng_launch *launch, const ng_quantization *q, ng_role codes, ng_role scales, int64_t rows,
+                                  int64_t k, void *out);
+
 /* NULL on a CUDA device for which this build has machine code or PTX. */
 const char *ng_cuda_supports(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
 
@@ -31,6 +35,9 @@ ng_status ng_cuda_check(const ng_launch *launch, ng_role role, ng_format_id form
 ng_status ng_cuda_launched(const ng_launch *launch);
 
 int64_t ng_cuda_row_bytes(ng_format_id format, int64_t columns);
+
+/* Extents of the tensor of scales of a [rows][columns] tensor, in its layout. */
+void ng_cuda_scale_extents(const ng_quantization *q, int64_t rows, int64_t columns, int64_t *scale_rows, int64_t *scale_columns);
 
 static inline int64_t ng_cuda_blocks(uint32_t block, int64_t extent) {
     int64_t size = block ? (int64_t)block : extent > 0 ? extent : 1;
