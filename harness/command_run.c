@@ -147,7 +147,7 @@ static ng_status prepare(session *s, int argc, char **argv, ng_error *error) {
     if (!s->results || !s->done) return ng_fail(error, NG_NO_MEMORY, "out of memory");
     s->settings = (ng_settings){
         .seed = o->seed, .threads = (int)o->threads, .full = o->full, .timing = !o->no_speed,
-        .time_limit_s = timing_budget(o), .timeout_s = o->timeout_s, .warm_cache = o->warm_cache, .device = (int)o->device,
+        .time_limit_s = timing_budget(o), .timeout_s = o->timeout_s, .variants = o->variants, .verify_on_cpu = o->verify == NG_VERIFY_CPU, .warm_cache = o->warm_cache, .device = (int)o->device,
     };
     ng_fingerprint_collect(s->program->build, &s->selected.plugins, o->backend == NG_BACKEND_CPU ? NULL : s->program->gpu_probe,
                            s->settings.device, &s->fingerprint);

@@ -56,6 +56,7 @@ typedef struct ng_selection {
     const ng_distribution *data;    /* --data, ends with NG_DISTRIBUTIONS; NULL: the rows' own */
     unsigned modes;                 /* bit per ng_mode; 0: the rows' own */
     bool full;                      /* no sampling */
+    bool verify_on_cpu;             /* products of GPU kernels are sampled too */
 } ng_selection;
 
 /* Nothing matched is an error that names the nearest ids. */

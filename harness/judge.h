@@ -25,6 +25,7 @@ typedef struct ng_settings {
     bool timing;             /* measure speed (>= 30 samples or time_limit_s a case) */
     double time_limit_s;     /* a case's budget for timing */
     double timeout_s;        /* a case's limit; 0: none */
+    bool variants;           /* all of a kernel's algorithms, not the first alone */
     bool warm_cache;         /* do not rotate buffers */
     const char *save_directory; /* operands and outputs of failing (or all) cases go here; NULL: nowhere */
     bool save_always;

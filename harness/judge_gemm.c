@@ -3,6 +3,7 @@
  * quantization. In autocast mode the catalogue's own quantizers make the operands, and must make the reference's bits. */
 #include "harness/judge_internal.h"
 #include "reference/round.h"
+#include "reference/scale_layout.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,9 +27,12 @@ typedef struct product {
     ng_judge *judge;
     const ng_case *one;
     const ng_kernel *kernel;
+    ng_contract contract; /* of the variant at hand */
+    char algorithm[160];
     ng_problem problem; /* as launched */
     side sides[SIDES];
-    ng_tensor initial; /* fp32 [m][n], accumulate_into; else data NULL */
+    ng_tensor initial; /* fp32 [m][n], what is added to the sum: what OUT holds, or the bias in each row; else data NULL */
+    ng_tensor bias;    /* [1][n] of OUT's format; owned, as is initial then */
     ng_key initial_key;
     ng_session session, quantizers[SIDES];
     bool has_quantizer[SIDES];
@@ -107,12 +111,28 @@ static ng_status make_side(product *p, side *d, ng_error *error) {
     return ng_cache_put(&judge->cache, &d->key, made, release_quantized, bytes, error);
 }
 
+/* The bias, and the same in every row for the reference. */
+static ng_status make_bias(product *p, const ng_data_spec *spec, ng_error *error) {
+    const ng_tensor *made;
+    ng_status status = ng_source(p->judge, spec, p->kernel->out, 0, p->sides[1].row0, 1, p->problem.n, &made, &p->initial_key, error);
+    if (!status) status = ng_tensor_create(p->kernel->out, 1, p->problem.n, &p->bias, error);
+    if (!status) status = ng_tensor_create(NG_FP32, p->problem.m, p->problem.n, &p->initial, error);
+    if (status) return status;
+    ng_tensor_copy(made, &p->bias);
+    for (int64_t i = 0; i < p->problem.m; i++)
+        for (int64_t j = 0; j < p->problem.n; j++)
+            ((float *)p->initial.data)[i * p->problem.n + j] = (float)ng_get_value(&p->bias, 0, j);
+    ng_key_add(&p->initial_key, " bias");
+    return NG_OK;
+}
+
 static ng_status make_initial(product *p, ng_error *error) {
-    if (!p->kernel->contract.accumulate_into) return NG_OK;
     const ng_data_spec *a = p->sides[0].spec;
     ng_data_spec spec = {.distribution = a->distribution == NG_INTEGERS ? NG_INTEGERS : NG_NORMAL, .seed = a->seed, .stream = 3,
                          .target = a->target, .whole_rows = p->one->problem.m, .whole_columns = p->one->problem.n};
     const ng_tensor *made;
+    if (p->contract.bias) return make_bias(p, &spec, error);
+    if (!p->contract.accumulate_into) return NG_OK;
     ng_status status = ng_source(p->judge, &spec, p->kernel->out, p->sides[0].row0, p->sides[1].row0, p->problem.m, p->problem.n,
                                  &made, &p->initial_key, error);
     if (!status) p->initial = *made;
@@ -127,17 +147,45 @@ static ng_status tensor_scale_input(ng_session *session, ng_role role, float val
     return ng_session_input(session, role, &one, error);
 }
 
+/* Scales as the kernel wants them. */
+static ng_status scales_input(ng_session *session, ng_role role, ng_scale_layout layout, const ng_tensor *plain, ng_error *error) {
+    ng_tensor arranged;
+    int64_t rows, columns;
+    if (layout == NG_LAYOUT_PLAIN) return ng_session_input(session, role, plain, error);
+    ng_layout_extents(layout, plain->rows, plain->columns, &rows, &columns);
+    ng_status status = ng_tensor_create(plain->format, rows, columns, &arranged, error);
+    if (status) return status;
+    ng_layout_arrange(layout, plain, &arranged);
+    status = ng_session_input_dense(session, role, &arranged, error);
+    ng_tensor_free(&arranged);
+    return status;
+}
+
+static ng_status codes_input(ng_session *session, ng_role role, bool transposed, const ng_tensor *codes, ng_error *error) {
+    ng_tensor turned;
+    if (!transposed) return ng_session_input(session, role, codes, error);
+    ng_status status = ng_tensor_create(codes->format, codes->columns, codes->rows, &turned, error);
+    if (status) return status;
+    for (int64_t i = 0; i < codes->rows; i++)
+        for (int64_t j = 0; j < codes->columns; j++)
+            ng_set_code(&turned, j, i, ng_get_code(codes, i, j));
+    status = ng_session_input(session, role, &turned, error);
+    ng_tensor_free(&turned);
+    return status;
+}
+
 static ng_status fill_session(product *p, ng_error *error) {
     ng_status status = NG_OK;
     for (int s = 0; s < SIDES && !status; s++) {
         const side *d = &p->sides[s];
         const ng_operand *o = &d->quantized->operand;
-        status = ng_session_input(&p->session, d->codes, &o->codes, error);
-        if (!status && o->scales.data) status = ng_session_input(&p->session, d->scales, &o->scales, error);
+        status = codes_input(&p->session, d->codes, s ? p->contract.b_transposed : p->contract.a_transposed, &o->codes, error);
+        if (!status && o->scales.data) status = scales_input(&p->session, d->scales, d->quantization.layout, &o->scales, error);
         if (!status && d->quantization.tensor_scale) status = tensor_scale_input(&p->session, d->tensor_scale, o->tensor_scale, error);
     }
+    if (!status && p->bias.data) status = ng_session_input(&p->session, NG_BIAS, &p->bias, error);
     if (!status) status = ng_session_output(&p->session, NG_OUT, p->kernel->out, p->problem.m, p->problem.n, error);
-    p->session.initial = initial_of(p);
+    if (p->contract.accumulate_into) p->session.initial = initial_of(p);
     return status;
 }
 
@@ -150,7 +198,7 @@ static bool same_cast(const ng_cast *a, const ng_cast *b) {
 static bool same_quantization(const ng_quantization *a, const ng_quantization *b) {
     return a->element == b->element && a->scale == b->scale && a->blocks.rows == b->blocks.rows &&
            a->blocks.columns == b->blocks.columns && a->rule == b->rule && a->tensor_scale == b->tensor_scale &&
-           a->four_over_six == b->four_over_six && same_cast(&a->cast, &b->cast);
+           a->four_over_six == b->four_over_six && a->layout == b->layout && same_cast(&a->cast, &b->cast);
 }
 
 static const ng_kernel *find_quantizer(const product *p, const side *d) {
@@ -192,14 +240,21 @@ static ng_status run_quantizer(product *p, int s, ng_result *result, ng_error *e
     ng_tensor one = {&tensor_scale, NG_FP32, NG_HOST, 1, 1, sizeof tensor_scale};
     ng_status status = ng_session_input(q, NG_IN, d->source, error);
     if (!status) status = ng_session_output(q, NG_OUT, o->codes.format, o->codes.rows, o->codes.columns, error);
-    if (!status) status = ng_session_output(q, NG_OUT_SCALES, o->scales.format, o->scales.rows, o->scales.columns, error);
+    ng_tensor scales = {0};
+    int64_t scale_rows, scale_columns;
+    ng_layout_extents(d->quantization.layout, o->scales.rows, o->scales.columns, &scale_rows, &scale_columns);
+    if (!status) status = ng_session_output(q, NG_OUT_SCALES, o->scales.format, scale_rows, scale_columns, error);
+    if (!status) status = ng_tensor_create(o->scales.format, scale_rows, scale_columns, &scales, error);
+    if (!status) ng_layout_arrange(d->quantization.layout, &o->scales, &scales);
     if (!status && d->quantization.tensor_scale) status = ng_session_output(q, NG_OUT_TENSOR_SCALE, NG_FP32, 1, 1, error);
     if (!status) status = ng_session_run(q, 0, false, result, &launched, error);
-    if (status || !launched) return status;
-    accuse_operand(p, s, NG_OUT, &o->codes, result);
-    accuse_operand(p, s, NG_OUT_SCALES, &o->scales, result);
-    if (d->quantization.tensor_scale) accuse_operand(p, s, NG_OUT_TENSOR_SCALE, &one, result);
-    return NG_OK;
+    if (!status && launched) {
+        accuse_operand(p, s, NG_OUT, &o->codes, result);
+        accuse_operand(p, s, NG_OUT_SCALES, &scales, result);
+        if (d->quantization.tensor_scale) accuse_operand(p, s, NG_OUT_TENSOR_SCALE, &one, result);
+    }
+    ng_tensor_free(&scales);
+    return status;
 }
 
 /* ---- truth --------------------------------------------------------------------------------------------------------*/
@@ -256,7 +311,7 @@ static void grid_of(const ng_operand *o, double *largest, double *grid) {
 /* Whether no order can round: every product is a multiple of g = ga gb, and every partial sum at most K |a| |b| <= 2^bits g
  * in magnitude, so it is a binary32 (for a tensor core: nothing reaches below the alignment, nor out of p bits). Then B = 0. */
 static bool sums_are_exact(const product *p) {
-    const ng_accumulation *sum = &p->kernel->contract.sum;
+    const ng_accumulation *sum = &p->contract.sum;
     const ng_operand *a = &p->sides[0].quantized->operand, *b = &p->sides[1].quantized->operand;
     double largest[SIDES], grid[SIDES];
     if (sum->scales != NG_SCALES_NONE || a->scales.data || b->scales.data || p->initial.data) return false;
@@ -271,12 +326,20 @@ static bool sums_are_exact(const product *p) {
 /* The expected bound assumes errors of either sign, independent in the mean (Azuma): not so for these. */
 static bool expected_applies(const product *p) {
     ng_distribution d = p->sides[0].spec->distribution;
-    return p->kernel->contract.sum.order != NG_SUM_MMA && d != NG_TIES && d != NG_INTEGERS && d != NG_POSITIVE && d != NG_CONSTANT;
+    return p->contract.sum.order != NG_SUM_MMA && d != NG_TIES && d != NG_INTEGERS && d != NG_POSITIVE && d != NG_CONSTANT;
+}
+
+static void drop_bound(product *p) {
+    ng_tensor_free(&p->predicted);
+    free(p->bound);
+    free(p->expected);
+    free(p->running);
+    p->bound = p->expected = p->running = NULL;
 }
 
 static ng_status make_bound(product *p, ng_error *error) {
     size_t count = (size_t)(p->problem.m * p->problem.n);
-    const ng_contract *c = &p->kernel->contract;
+    const ng_contract *c = &p->contract;
     const ng_operand *a = &p->sides[0].quantized->operand, *b = &p->sides[1].quantized->operand;
     p->bound = malloc(sizeof(double) * (count + 1));
     p->running = malloc(sizeof(double) * (count + 1));
@@ -311,7 +374,7 @@ static void describe_model(const ng_accumulation *sum, char *text, size_t bytes)
 
 /* NaN bits are part of a tensor core's model; of a chain of host additions, they are not. */
 static void compare_prediction(product *p, ng_power *power, ng_result *result, ng_error_figures *figures) {
-    const ng_accumulation *sum = &p->kernel->contract.sum;
+    const ng_accumulation *sum = &p->contract.sum;
     ng_prediction *prediction = &result->prediction;
     if (!p->predicted.data) return;
     if (ng_measure_codes(&p->session.first[NG_OUT], &p->predicted, sum->order != NG_SUM_MMA, p->judge->threads, figures, power)) return;
@@ -335,7 +398,7 @@ static void place_figures(const product *p, const ng_exact_product *exact, ng_er
 }
 
 static ng_status measure(product *p, ng_result *result, ng_error *error) {
-    const ng_cast *cast = &p->kernel->contract.cast;
+    const ng_cast *cast = &p->contract.cast;
     const ng_tensor *out = &p->session.first[NG_OUT];
     ng_truth truth = {p->exact->high, p->exact->low, p->bound, p->expected};
     ng_truth before = {p->recipe->high, p->recipe->low, NULL, NULL};
@@ -387,16 +450,73 @@ static void release(product *p) {
     ng_session_end(&p->session);
     for (int s = 0; s < SIDES; s++)
         ng_session_end(&p->quantizers[s]);
-    ng_tensor_free(&p->predicted);
-    free(p->bound);
-    free(p->expected);
-    free(p->running);
+    drop_bound(p);
+    if (p->bias.data) ng_tensor_free(&p->initial);
+    ng_tensor_free(&p->bias);
+}
+
+/* ---- variants -----------------------------------------------------------------------------------------------------*/
+/* NG_UNSUPPORTED: there is no such variant. */
+static ng_status take_variant(product *p, int variant) {
+    const ng_kernel *kernel = p->kernel;
+    p->contract = kernel->contract;
+    p->session.variant = variant;
+    if (!kernel->describe) return variant ? NG_UNSUPPORTED : NG_OK;
+    return kernel->describe(kernel, &p->problem, &p->session.device, variant, &p->contract, p->algorithm, sizeof p->algorithm);
+}
+
+static void publish_variant(const product *p, const ng_result *from, ng_result *result) {
+    if (!p->kernel->describe || result->variant_count >= NG_VARIANTS) return;
+    ng_variant_result *v = &result->variants[result->variant_count++];
+    snprintf(v->algorithm, sizeof v->algorithm, "%s", p->algorithm);
+    memcpy(v->digest, from->digest, sizeof v->digest);
+    v->differ = from->prediction.present ? from->prediction.differ : -1;
+    v->bound_ratio = from->error.bound_ratio;
+    v->median_s = from->speed.present ? from->speed.median_s : NAN;
+}
+
+/* Another algorithm on the same operands: the sum of its own contract, the same exact product. */
+static ng_status judge_variant(product *p, int variant, ng_result *result, ng_error *error) {
+    const ng_accumulation before = p->contract.sum;
+    ng_result own = {.verdict = NG_PASS};
+    ng_status status = take_variant(p, variant);
+    if (status == NG_UNSUPPORTED) return NG_OK;
+    if (!status && memcmp(&before, &p->contract.sum, sizeof before)) {
+        drop_bound(p);
+        status = make_bound(p, error);
+    }
+    if (status) return status;
+    if (ng_session_launch(&p->session, 0, false, true, &own)) {
+        ng_tensor_copy(&p->session.roles[NG_OUT].tensor, &p->session.first[NG_OUT]);
+        ng_session_digest(&p->session, &own);
+        status = measure(p, &own, error);
+        if (!status) status = time_product(p, &own, error);
+    } else {
+        status = ng_session_broken(&p->session, error);
+    }
+    if (!status && own.verdict != NG_PASS) ng_accuse(result, own.verdict, "variant %d (%s): %.300s", variant, p->algorithm, own.reason);
+    if (!status) publish_variant(p, &own, result);
+    return status;
+}
+
+static ng_status judge_variants(product *p, ng_result *result, ng_error *error) {
+    const ng_kernel *kernel = p->kernel;
+    bool wanted = p->judge->settings.variants || (p->one->level == NG_NIGHTLY && !*p->one->model);
+    publish_variant(p, result, result);
+    if (!kernel->describe || !kernel->variants || !wanted) return NG_OK;
+    int count = kernel->variants(kernel, &p->problem, &p->session.device);
+    ng_status status = NG_OK;
+    for (int v = 1; v < count && v < NG_VARIANTS && !status; v++)
+        status = judge_variant(p, v, result, error);
+    return status;
 }
 
 static ng_status judge_product(product *p, ng_result *result, ng_error *error) {
     bool launched;
     ng_status status = NG_OK;
     if (!ng_session_begin(&p->session, p->judge, p->kernel, &p->problem, result)) return NG_OK;
+    status = take_variant(p, 0);
+    if (status) return ng_fail(error, NG_INTERNAL, "%s supports the problem and cannot describe it", p->kernel->name);
     for (int s = 0; s < SIDES && !status; s++)
         status = make_side(p, &p->sides[s], error);
     if (!status) status = make_initial(p, error);
@@ -413,7 +533,8 @@ static ng_status judge_product(product *p, ng_result *result, ng_error *error) {
     result->verify_s = ng_now_s() - start;
     if (!status) status = time_product(p, result, error);
     if (!status) status = ng_save_session(&p->session, p->one, result, error);
-    return status;
+    snprintf(result->speed.algorithm, sizeof result->speed.algorithm, "%s", p->algorithm);
+    return status ? status : judge_variants(p, result, error);
 }
 
 ng_status ng_judge_gemm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {

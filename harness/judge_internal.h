@@ -95,6 +95,7 @@ typedef struct ng_session {
     const ng_kernel *kernel;
     ng_problem problem;
     ng_device device;
+    int variant;
     ng_guarded roles[NG_ROLES];
     ng_tensor first[NG_ROLES]; /* outputs of the first launch */
     uint32_t written;          /* bit per role: outputs */
@@ -107,6 +108,8 @@ typedef struct ng_session {
 bool ng_session_begin(ng_session *session, ng_judge *judge, const ng_kernel *kernel, const ng_problem *problem,
                       ng_result *result);
 ng_status ng_session_input(ng_session *session, ng_role role, const ng_tensor *value, ng_error *error);
+/* Without distance between rows: for layouts that say where every byte is. */
+ng_status ng_session_input_dense(ng_session *session, ng_role role, const ng_tensor *value, ng_error *error);
 ng_status ng_session_output(ng_session *session, ng_role role, ng_format_id format, int64_t rows, int64_t columns,
                             ng_error *error);
 void ng_session_end(ng_session *session);

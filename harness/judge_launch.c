@@ -52,11 +52,19 @@ static int64_t padding_of(ng_format_id format, int64_t rows, int64_t columns) {
     return rows > 1 && ng_row_bytes(format, columns) % 16 && rows * columns <= 1 << 16 ? 16 : 0;
 }
 
-ng_status ng_session_input(ng_session *session, ng_role role, const ng_tensor *value, ng_error *error) {
+static ng_status make_input(ng_session *session, ng_role role, const ng_tensor *value, int64_t padding, ng_error *error) {
     ng_guarded *guarded = &session->roles[role];
-    ng_status status = ng_guarded_copy(value, padding_of(value->format, value->rows, value->columns), guarded, error);
+    ng_status status = ng_guarded_copy(value, padding, guarded, error);
     if (!status && on_gpu(session)) status = ng_guarded_send(guarded, &session->judge->gpu, error);
     return status;
+}
+
+ng_status ng_session_input(ng_session *session, ng_role role, const ng_tensor *value, ng_error *error) {
+    return make_input(session, role, value, padding_of(value->format, value->rows, value->columns), error);
+}
+
+ng_status ng_session_input_dense(ng_session *session, ng_role role, const ng_tensor *value, ng_error *error) {
+    return make_input(session, role, value, 0, error);
 }
 
 ng_status ng_session_output(ng_session *session, ng_role role, ng_format_id format, int64_t rows, int64_t columns,
@@ -94,7 +102,7 @@ static ng_status make_workspace(ng_session *session, ng_error *error) {
 }
 
 void ng_session_fill(const ng_session *session, ng_launch *launch) {
-    *launch = (ng_launch){.problem = &session->problem, .device = &session->device};
+    *launch = (ng_launch){.problem = &session->problem, .device = &session->device, .variant = session->variant};
     if (on_gpu(session)) launch->stream = session->judge->gpu.stream;
     for (int role = 0; role < NG_ROLES; role++)
         launch->tensors[role] = ng_guarded_view(&session->roles[role]);

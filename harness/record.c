@@ -70,6 +70,12 @@ static const member result_members[] = {
     MEMBER(ng_result, flushed, DOUBLE),   MEMBER(ng_result, verify_s, DOUBLE),
 };
 
+static const member variant_members[] = {
+    MEMBER(ng_variant_result, algorithm, TEXT),     MEMBER(ng_variant_result, differ, INT64),
+    MEMBER(ng_variant_result, bound_ratio, DOUBLE), MEMBER(ng_variant_result, median_s, DOUBLE),
+    MEMBER(ng_variant_result, digest, TEXT),
+};
+
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
 static void write_members(ng_json *json, const member *members, size_t count, const void *from) {
@@ -143,6 +149,13 @@ void ng_result_write(ng_json *json, const ng_result *result) {
     write_error(json, "recipe_error", &result->recipe_error);
     write_members(json, result_members, COUNT(result_members), result);
     write_speed(json, &result->speed);
+    ng_json_array(json, "variants");
+    for (int i = 0; i < result->variant_count; i++) {
+        ng_json_object(json, NULL);
+        write_members(json, variant_members, COUNT(variant_members), &result->variants[i]);
+        ng_json_end_object(json);
+    }
+    ng_json_end_array(json);
 }
 
 /* ---- results from JSON --------------------------------------------------------------------------------------------*/
@@ -269,6 +282,18 @@ static ng_status read_prediction(const cJSON *object, strictness how, ng_predict
     return read_members(item, prediction_members, COUNT(prediction_members), how, prediction, error);
 }
 
+static ng_status read_variants(const cJSON *object, strictness how, ng_result *result, ng_error *error) {
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, "variants"), *item;
+    if (!list && how == OLDER) return NG_OK;
+    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) > NG_VARIANTS)
+        return ng_fail(error, NG_IO, "member \"variants\" is not what it should be");
+    cJSON_ArrayForEach(item, list) {
+        ng_status status = read_members(item, variant_members, COUNT(variant_members), how, &result->variants[result->variant_count++], error);
+        if (status) return status;
+    }
+    return NG_OK;
+}
+
 static ng_status read_status(const cJSON *object, ng_result *result, ng_error *error) {
     const cJSON *status = cJSON_GetObjectItemCaseSensitive(object, "status");
     int v = 0;
@@ -289,6 +314,7 @@ static ng_status read_result(const cJSON *object, strictness how, ng_result *res
     if (!status) status = read_error(object, "recipe_error", how, &result->recipe_error, error);
     if (!status) status = read_members(object, result_members, COUNT(result_members), how, result, error);
     if (!status) status = read_speed(object, how, &result->speed, error);
+    if (!status) status = read_variants(object, how, result, error);
     return status;
 }
 

@@ -51,6 +51,16 @@ typedef struct ng_speed {
     char throttle[96];     /* why it was not higher: "none", "power cap, thermal"; empty: unknown */
 } ng_speed;
 
+/* One of a kernel's algorithms for the problem. */
+typedef struct ng_variant_result {
+    char algorithm[160];
+    int64_t differ;     /* elements that are not as predicted; -1: not predicted */
+    double bound_ratio; /* NaN: no bound */
+    double median_s;    /* NaN: not timed */
+    char digest[33];
+} ng_variant_result;
+enum { NG_VARIANTS = 16 };
+
 typedef struct ng_result {
     ng_verdict verdict;
     char reason[512];      /* one line; empty for a plain pass */
@@ -63,6 +73,8 @@ typedef struct ng_result {
     bool nondeterministic;
     double saturated, flushed; /* fractions of quantized elements; NaN where not measured */
     double verify_s;       /* what checking took */
+    ng_variant_result variants[NG_VARIANTS]; /* the first is the one that the other members tell of */
+    int variant_count;     /* 0: the kernel has one way only */
 } ng_result;
 
 #endif

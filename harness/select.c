@@ -10,6 +10,7 @@
 
 static const char *const backend_choices[] = {"cpu", "cuda", "all", NULL};
 static const char *const mode_choices[] = {"prequantized", "autocast", NULL};
+static const char *const verify_choices[] = {"gpu", "cpu", NULL};
 static const char *const save_choices[] = {"never", "failing", "always", NULL};
 
 #define AT(member) .offset = offsetof(ng_options, member)
@@ -40,6 +41,9 @@ const ng_option ng_option_rows[] = {
     {"mode", 0, NG_CHOICES, "MODE[,MODE]", "prequantized: the product alone; autocast: quantization included", AT(modes),
      .choices = mode_choices, .selects = true},
     {"full", 0, NG_FLAG, NULL, "check every element of every product, however long it takes", AT(full), .selects = true},
+    {"verify", 0, NG_CHOICE, "gpu|cpu", "who verifies whole products of GPU kernels (default gpu, held to the CPU's reference on a\n"
+     "sample); cpu: a GPU is never its own witness, and products are sampled unless --full", AT(verify),
+     .choices = verify_choices, .selects = true},
     {"plugin", 'p', NG_TEXTS, "LIB", "a shared library with more kernels; may be given several times", AT(plugins),
      .selects = true},
     {"json", 'o', NG_TEXT, "FILE|-", "the record of the run (list: the cases) as JSON", AT(json)},
@@ -57,6 +61,7 @@ const ng_option ng_option_rows[] = {
      .most = 4096},
     {"device", 0, NG_COUNT, "I", "which GPU (default 0)", AT(device), .least = 0, .most = 4095},
     {"no-speed", 0, NG_FLAG, NULL, "do not measure time", AT(no_speed)},
+    {"variants", 0, NG_FLAG, NULL, "judge and time all algorithms of a kernel, not its first choice alone", AT(variants)},
     {"warm-cache", 0, NG_FLAG, NULL, "time with data in the cache", AT(warm_cache)},
     {"goldens", 0, NG_TEXT, "DIR|none", "recorded bits to compare with (default: those installed with the program)", AT(goldens)},
     {"expectations", 0, NG_TEXT, "DIR|none", "known failures, flakes and skips (default: those installed)", AT(expectations)},
@@ -64,7 +69,7 @@ const ng_option ng_option_rows[] = {
     {"dry-run", 'n', NG_FLAG, NULL, "print the ids of the cases and stop", AT(dry_run)},
     {"quiet", 'q', NG_FLAG, NULL, "only what failed", AT(quiet)},
 };
-const size_t ng_select_option_count = 18;
+const size_t ng_select_option_count = 19;
 const size_t ng_run_option_count = sizeof ng_option_rows / sizeof *ng_option_rows;
 
 ng_options ng_default_options(void) {
@@ -204,7 +209,7 @@ ng_status ng_select(const ng_program *program, const ng_options *o, const ng_arg
         .batch = o->batch, .sequence = o->sequence, .tensor_parallel = o->tensor_parallel,
         .x = s->files[1], .w = s->files[2], .dy = s->files[3], .tensors = s->files[0],
         .tensor_name = s->names[0], .x_name = s->names[1], .w_name = s->names[2], .dy_name = s->names[3],
-        .data = o->data ? s->data : NULL, .modes = o->modes, .full = o->full,
+        .data = o->data ? s->data : NULL, .modes = o->modes, .full = o->full, .verify_on_cpu = o->verify == NG_VERIFY_CPU,
     };
     status = ng_expand(&s->selection, &s->catalogue, &s->list, error);
 done:

@@ -4,6 +4,7 @@
 
 #include "harness/command.h"
 
+typedef enum ng_verify { NG_VERIFY_GPU, NG_VERIFY_CPU } ng_verify;
 typedef enum ng_save { NG_SAVE_NEVER, NG_SAVE_FAILING, NG_SAVE_ALWAYS } ng_save;
 
 typedef struct ng_options {
@@ -26,6 +27,8 @@ typedef struct ng_options {
     int64_t threads, device;
     double timeout_s;
     const char *goldens, *expectations; /* folders; "none" */
+    int verify;
+    bool variants;
     bool dry_run, no_speed, warm_cache, quiet, no_retry;
 } ng_options;
 

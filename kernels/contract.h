@@ -198,7 +198,8 @@ typedef struct ng_accumulation {
     uint16_t split_k;         /* parts (split_unknown: at most so many, cut anywhere); 0 or 1: none. Part p holds ceil(tiles / split_k) tiles of split_tile along K, the last the rest */
     uint16_t split_tile;      /* K elements in one tile */
     bool fused;               /* NG_SUM_CHAIN of operands whose products are not exact in binary32: true means fma */
-    bool split_unknown;       /* stream-K: where K is cut is not known, and no bits are fixed */
+    bool split_unknown;       /* where K is cut, or the order of a step's groups, is not known: no bits are fixed */
+    ng_format_id rounds_to;   /* not NG_FP64: the sum is rounded to this format before the bias or OUT's value is added to it */
     bool scales_swapped;      /* where ng_scale_place says sa, B's scale enters, and A's where it says sb */
 } ng_accumulation;
 

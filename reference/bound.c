@@ -428,6 +428,10 @@ static double element_bound(const plan *p, const magnitudes *a, const magnitudes
         double relative = t->error + t->roundings * U;
         error += (relative + relative * relative) * (x->exact + error) + HALF_LEAST;
     }
+    if (accumulate && p->sum->rounds_to != NG_FP64) {
+        const ng_format *f = &ng_formats[p->sum->rounds_to];
+        error += ldexp(1, -f->mantissa_bits - 1) * (x->exact + error) + ldexp(1, f->emin - f->mantissa_bits - 1);
+    }
     if (accumulate) error += U * (x->result + error) + HALF_LEAST;
     return error * OUTWARD;
 }

@@ -103,7 +103,7 @@ ng_status ng_predictor_create(const ng_accumulation *sum, const ng_cast *cast, c
     if (p->m < 0 || p->n < 0 || p->k < 0 || out->rows != p->m || out->columns != p->n) return NG_BAD_ARGUMENT;
     if (!operand_is_sound(a, p->k) || !operand_is_sound(b, p->k)) return NG_BAD_ARGUMENT;
     if (initial && (!is_host(initial) || initial->rows != p->m || initial->columns != p->n)) return NG_BAD_ARGUMENT;
-    if (cast->rounding == NG_R_STOCHASTIC || sum->order == NG_SUM_ANY || sum->split_unknown) return NG_UNSUPPORTED;
+    if (cast->rounding == NG_R_STOCHASTIC || sum->order == NG_SUM_ANY || sum->split_unknown || sum->rounds_to != NG_FP64) return NG_UNSUPPORTED;
     if (sum->order == NG_SUM_PAIRWISE && !sum->leaf) return NG_BAD_ARGUMENT;
     p->a_format = a->codes.format, p->b_format = b->codes.format;
     bool fp64 = p->a_format == NG_FP64 || p->b_format == NG_FP64;

@@ -546,7 +546,7 @@ extern "C" ng_status ng_predict_gemm_cuda(const ng_accumulation *sum, const ng_o
                                           char *message, size_t message_bytes) {
     Problem p = {};
     cudaStream_t stream = static_cast<cudaStream_t>(stream_pointer);
-    if (sum->order != NG_SUM_MMA || sum->split_unknown || sum->mma.scales_inside || sum->mma.dot || !plain_scales(a) || !plain_scales(b) ||
+    if (sum->order != NG_SUM_MMA || sum->split_unknown || sum->rounds_to != NG_FP64 || sum->mma.scales_inside || sum->mma.dot || !plain_scales(a) || !plain_scales(b) ||
         !describe(a->codes.format, &p.format_a) || !describe(b->codes.format, &p.format_b) ||
         (out->format != NG_FP32 && out->format != NG_BF16 && out->format != NG_FP16) ||
         (initial && initial->format != NG_FP32))

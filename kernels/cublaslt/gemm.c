@@ -217,15 +217,32 @@ static uint32_t number(const ng_cublaslt *lt, const cublasLtMatmulAlgo_t *algori
     return lt->MatmulAlgoConfigGetAttribute(algorithm, attribute, &value, bytes, &written) ? UINT32_MAX : value;
 }
 
-/* Stream-K (split -1): the places where K is cut are not told; at most one a tile. */
-static void split(const ng_problem *problem, int32_t parts, ng_accumulation *sum) {
-    if (parts < 0) {
-        const int64_t tiles = (problem->k + sum->split_tile - 1) / (sum->split_tile ? sum->split_tile : 1);
-        sum->split_unknown = true;
-        sum->split_k = (uint16_t)(tiles < UINT16_MAX ? tiles : UINT16_MAX);
-    } else if (parts > 1) {
-        sum->split_k = (uint16_t)parts;
-    }
+/* Which algorithms keep the order of ng_accumulation, measured on an H200 with cuBLASLt 13.1: 66 (its generated kernels) with
+ * K in any number of parts, 13 and 14 likewise, 21, 23 and 63 with K in one. Of any other, nothing but the arithmetic is known. */
+static bool order_is_known(uint32_t algorithm, int32_t parts) {
+    if (algorithm == 66 || algorithm == 13 || algorithm == 14) return parts >= 0;
+    return (algorithm == 21 || algorithm == 23 || algorithm == 63) && parts >= 0 && parts <= 1;
+}
+
+static bool on_tensor_cores(const ng_cublaslt *lt, const cublasLtMatmulAlgo_t *algorithm) {
+    uint64_t flags = 0;
+    size_t written;
+    if (lt->MatmulAlgoCapGetAttribute(algorithm, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS, &flags, sizeof flags, &written)) return true;
+    return (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_TENSOR_OP_MASK) != 0;
+}
+
+/* Stream-K (split -1): the places where K is cut are not told; at most one a step. */
+static void refine(const ng_cublaslt *lt, const ng_kernel *kernel, const ng_problem *problem, const cublasLtMatmulAlgo_t *algorithm,
+                   ng_accumulation *sum) {
+    const uint32_t id = number(lt, algorithm, CUBLASLT_ALGO_CONFIG_ID, 4);
+    const int32_t parts = (int32_t)number(lt, algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4);
+    const int64_t steps = (problem->k + sum->mma.k - 1) / sum->mma.k, most = parts >= 1 ? parts : steps;
+    sum->split_k = (uint16_t)(most < UINT16_MAX ? most : UINT16_MAX);
+    if (order_is_known(id, parts)) return;
+    sum->split_unknown = true;
+    if (!on_tensor_cores(lt, algorithm)) *sum = (ng_accumulation){.order = NG_SUM_ANY, .scales = sum->scales};
+    /* The kernel that adds the parts applies the epilogue to a sum in OUT's format (measured: algorithm 24). */
+    if (parts > 1 && kernel->contract.bias) sum->rounds_to = kernel->out;
 }
 
 ng_status ng_cublaslt_describe(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device, int variant,
@@ -240,7 +257,7 @@ ng_status ng_cublaslt_describe(const ng_kernel *kernel, const ng_problem *proble
     const cublasLtMatmulAlgo_t *algorithm = &found.list[variant].algo;
     const int32_t parts = (int32_t)number(lt, algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4);
     *contract = kernel->contract;
-    if (contract->sum.order == NG_SUM_MMA) split(problem, parts, &contract->sum);
+    if (contract->sum.order == NG_SUM_MMA) refine(lt, kernel, problem, algorithm, &contract->sum);
     snprintf(text, bytes, "algorithm %u, tile %u, stages %u, split-K %d, reduction %u, swizzle %u, custom %u, inner %u, cluster %u",
              number(lt, algorithm, CUBLASLT_ALGO_CONFIG_ID, 4), number(lt, algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID, 4),
              number(lt, algorithm, CUBLASLT_ALGO_CONFIG_STAGES_ID, 4), parts,

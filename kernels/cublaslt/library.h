@@ -10,7 +10,7 @@
     X(Create) X(GetVersion) X(GetStatusName) X(GetStatusString) X(MatmulDescCreate) X(MatmulDescDestroy)               \
     X(MatmulDescSetAttribute) X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatmulPreferenceCreate)                   \
     X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(MatmulAlgoGetHeuristic) X(MatmulAlgoConfigGetAttribute) \
-    X(Matmul)
+    X(MatmulAlgoCapGetAttribute) X(Matmul)
 
 #define NG_CUBLASLT_POINTER(name) __typeof__(&cublasLt##name) name;
 typedef struct ng_cublaslt {

@@ -29,7 +29,7 @@ static const ng_cublaslt_mode mode_fp32 = {CUBLAS_COMPUTE_32F, -1, -1, false, fa
     {e, scale, {rows, columns}, rule, (scale) == NG_UE4M3, NG_4OVER6_OFF, NG_ELEMENT_CAST(e, NG_RN_EVEN, NG_SR_CARRY, 0), layout}
 #define Q_PLAIN(e) {.element = e, .scale = NG_NO_FORMAT}
 #define Q_TENSOR(e) Q(e, NG_FP32, 0, 0, NG_SCALE_MAX_OVER_AMAX, NG_LAYOUT_PLAIN)
-#define Q_ROW(e) Q(e, NG_FP32, 1, 0, NG_SCALE_MAX_OVER_AMAX, NG_LAYOUT_PLAIN)
+#define Q_ROW(e) Q(e, NG_FP32, 1, 0, NG_SCALE_MAX_OVER_AMAX, NG_LAYOUT_TRANSPOSED)
 #define Q_LINE(e) Q(e, NG_FP32, 1, 128, NG_SCALE_AMAX_OVER_MAX, NG_LAYOUT_TRANSPOSED)
 #define Q_SQUARE(e) Q(e, NG_FP32, 128, 128, NG_SCALE_AMAX_OVER_MAX, NG_LAYOUT_PADDED)
 #define Q_MX(e) Q(e, NG_E8M0, 1, 32, NG_SCALE_MX_ROUND_UP, NG_LAYOUT_SWIZZLED)
@@ -42,9 +42,11 @@ static const ng_cublaslt_mode mode_fp32 = {CUBLAS_COMPUTE_32F, -1, -1, false, fa
 #define SUM_FP16() {.order = NG_SUM_MMA, .mma = NG_STEP_HOPPER_FP16, .split_tile = 64}
 #define SUM_TF32() {.order = NG_SUM_MMA, .mma = NG_STEP_HOPPER_TF32, .split_tile = 16}
 #define SUM_FP8(promotion, place) \
-    {.order = NG_SUM_MMA, .mma = NG_STEP_HOPPER_FP8, .promote_every = promotion, .scales = place, .split_tile = 64, .scales_swapped = true}
-#define SUM_PROMOTED() SUM_FP8(4, NG_SCALES_AFTER)
-#define SUM_FAST() SUM_FP8(0, NG_SCALES_AFTER)
+    {.order = NG_SUM_MMA, .mma = NG_STEP_HOPPER_FP8, .promote_every = promotion, .scales = place, .split_tile = 128, .scales_swapped = true}
+#define SUM_PROMOTED() SUM_FP8(4, NG_SCALES_AFTER_AT_ONCE)
+#define SUM_FAST() SUM_FP8(0, NG_SCALES_AFTER_AT_ONCE)
+#define SUM_ROW_PROMOTED() SUM_FP8(4, NG_SCALES_AFTER)
+#define SUM_ROW_FAST() SUM_FP8(0, NG_SCALES_AFTER)
 #define SUM_SQUARE() SUM_FP8(4, NG_SCALES_BLOCK_FMA_PRODUCT)
 #define SUM_LINE() SUM_FP8(4, NG_SCALES_BLOCK_FMA_SECOND)
 #define SUM_BF16_OF_BLOCKS() {.order = NG_SUM_MMA, .mma = NG_STEP_HOPPER_BF16, .scales = NG_SCALES_DEQUANTIZED, .split_tile = 64}
@@ -94,8 +96,8 @@ static const ng_kernel gemms[] = {
     TENSOR_SCALED("e4m3-e5m2", "promoted/", NG_E4M3, NG_E5M2, SUM_PROMOTED, mode_tensor),
     TENSOR_SCALED("e4m3-e5m2", "fast-accum/", NG_E4M3, NG_E5M2, SUM_FAST, mode_tensor_fast),
     PAIR_OUT("e5m2", "promoted/", NG_E5M2, NG_E5M2, Q_TENSOR, Q_TENSOR, SUM_PROMOTED, mode_tensor),
-    PAIR_OUT("e4m3-row", "promoted/", NG_E4M3, NG_E4M3, Q_ROW, Q_ROW, SUM_PROMOTED, mode_row),
-    PAIR_OUT("e4m3-row", "fast-accum/", NG_E4M3, NG_E4M3, Q_ROW, Q_ROW, SUM_FAST, mode_row_fast),
+    PAIR_OUT("e4m3-row", "promoted/", NG_E4M3, NG_E4M3, Q_ROW, Q_ROW, SUM_ROW_PROMOTED, mode_row),
+    PAIR_OUT("e4m3-row", "fast-accum/", NG_E4M3, NG_E4M3, Q_ROW, Q_ROW, SUM_ROW_FAST, mode_row_fast),
     PAIR_OUT("e4m3-128", "", NG_E4M3, NG_E4M3, Q_LINE, Q_SQUARE, SUM_SQUARE, mode_square),
     PAIR_OUT("e4m3-1x128", "", NG_E4M3, NG_E4M3, Q_LINE, Q_LINE, SUM_LINE, mode_line),
     PAIR_OUT("mxfp8", "", NG_E4M3, NG_E4M3, Q_MX, Q_MX, SUM_MX, mode_mx),
