@@ -231,4 +231,8 @@ typedef struct ng_operand {
 #ifdef __cplusplus
 }
 #endif
+
+/* Families of operations with a contract of their own. */
+#include "contract_norm.h"
+
 #endif

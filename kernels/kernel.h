@@ -19,8 +19,8 @@ typedef enum ng_op {
     NG_OP_GEMM,       /* OUT[m][n] = sum over k A[m][k] B[n][k] (+ BIAS[n]); A, B stored with k contiguous ("TN"), or as
                          contract.a_transposed and b_transposed say */
     NG_OP_HADAMARD,   /* IN -> OUT: every 1 x problem.block group of columns times diag(sign) H / sqrt-free factor */
-    NG_OP_NORM_FORWARD,
-    NG_OP_NORM_BACKWARD,
+    NG_OP_NORM_FORWARD,  /* IN (+ IN_2), PARAMETER gamma, PARAMETER_2 beta -> OUT, MEAN, RSTD (+ OUT_2, scales): contract_norm.h */
+    NG_OP_NORM_BACKWARD, /* IN, GRADIENT, PARAMETER, PARAMETER_2, MEAN, RSTD -> OUT dx, OUT_2 dgamma, OUT_3 dbeta */
     NG_OP_OPTIMIZER,
     NG_OP_ACTIVATION,
     NG_OP_LOSS,
@@ -51,15 +51,16 @@ typedef enum ng_role {
     NG_RANDOM_WORDS,     /* [R][C] in uint32 (fp32 storage): the random integers R of stochastic rounding, one an element,
                             low r bits used. Absent: the kernel draws its own from (seed, offset). */
     NG_SCALE_GIVEN_IN,   /* [1][1] fp32: the encoding scale of NG_SCALE_GIVEN */
-    NG_PARAMETER,        /* optimizers and norms: gamma, weights */
-    NG_PARAMETER_2,      /* beta; master weights */
+    NG_PARAMETER,        /* optimizers and norms: weights; gamma [1][C] */
+    NG_PARAMETER_2,      /* master weights; beta [1][C] */
     NG_GRADIENT,
     NG_MOMENT_1,
     NG_MOMENT_2,
-    NG_MEAN,             /* [R][1] */
-    NG_RSTD,             /* [R][1] */
+    NG_MEAN,             /* [R][1] fp32 */
+    NG_RSTD,             /* [R][1] fp32 */
     NG_OUT_2,
     NG_OUT_3,
+    NG_IN_2,             /* [R][C]: norms: the residual that is added to IN */
     NG_ROLES,
 } ng_role;
 
@@ -96,6 +97,7 @@ typedef struct ng_contract {
     ng_determinism determinism;
     bool bias;                    /* NG_OP_GEMM: NG_BIAS is added to the sum, in binary32, before the cast */
     bool a_transposed, b_transposed; /* NG_OP_GEMM, plain formats: stored [k][m], [k][n] ("NN": b, "NT": both) */
+    ng_norm norm;                 /* NG_OP_NORM_FORWARD, NG_OP_NORM_BACKWARD */
 } ng_contract;
 
 typedef struct ng_launch {
