@@ -22,6 +22,11 @@
 
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
+static void write_text(const char *path, const char *text, size_t length) {
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fwrite(text, 1, length, file) == length && !fclose(file), "%s", path);
+}
+
 /* ---- a judge that misbehaves --------------------------------------------------------------------------------------*/
 typedef struct fake_judge {
     bool wounded; /* an earlier case trampled on this process */
@@ -99,6 +104,16 @@ static ng_status fake_judge_case(ng_judge *judge, const ng_case *one, ng_result 
         kill(getppid(), SIGTERM);
         pause();
     }
+    if (!strcmp(how, "once") && access("failed-once", F_OK)) { /* wrong the first time only */
+        write_text("failed-once", "", 0);
+        result->verdict = NG_FAIL;
+        snprintf(result->reason, sizeof result->reason, "a cosmic ray");
+    }
+    if (!strcmp(how, "worse") && access("failed-once", F_OK)) {
+        write_text("failed-once", "", 0);
+        result->verdict = NG_FAIL;
+        snprintf(result->reason, sizeof result->reason, "bad");
+    } else if (!strcmp(how, "worse")) segv();
     if (!strcmp(how, "breaks")) return ng_fail(error, NG_INTERNAL, "the judge broke");
     return NG_OK;
 }
@@ -118,7 +133,8 @@ static const ng_kernel fake_kernels[] = {
     KERNEL("xfail"), KERNEL("xpass"),  KERNEL("flake"),  KERNEL("vacuous"), KERNEL("a"),        KERNEL("b"),
     KERNEL("c"),     KERNEL("d"),      KERNEL("segv"),   KERNEL("aborts"), KERNEL("leaves"),    KERNEL("kills"),
     KERNEL("hangs"), KERNEL("spins"),  KERNEL("lies"),   KERNEL("prints"), KERNEL("wounds"),    KERNEL("dies-later"),
-    KERNEL("slow"),  KERNEL("breaks"), KERNEL("interrupts"), KERNEL("z"),
+    KERNEL("slow"),  KERNEL("breaks"), KERNEL("interrupts"), KERNEL("z"),       KERNEL("once"),
+    KERNEL("worse"),
 };
 
 static const ng_kernel *fake_kernel(const char *how) {
@@ -278,11 +294,6 @@ static void read_back(const char *path, char *text, size_t capacity) {
     size_t n = fread(text, 1, capacity - 1, file);
     text[n] = 0;
     fclose(file);
-}
-
-static void write_text(const char *path, const char *text, size_t length) {
-    FILE *file = fopen(path, "w");
-    cr_assert(file && fwrite(text, 1, length, file) == length && !fclose(file), "%s", path);
 }
 
 /* Every test works in a folder of its own, which is removed at its end. */
@@ -935,6 +946,151 @@ static void two_runs_share_no_journal(void) {
     leave_folder(folder);
 }
 
+/* A record of a resumed run carries the options of the run, and what chooses cases is not taken twice. */
+static void resumed_records_say_their_command(void) {
+    char folder[64];
+    said *s = malloc(sizeof *s);
+    enter_folder(folder);
+    say("run -q --json /dev/full --journal j --no-speed --tag who=me -f *cpu/a/* -f *cpu/b/*", s);
+    cr_assert_eq(s->status, 2, "%s", s->err);
+    say("run -q --resume j --json r.json", s);
+    cr_expect_eq(s->status, 0, "%s", s->err);
+    char *record = slurp("r.json");
+    cr_expect(strstr(record, "\"--no-speed\", \"--tag\", \"who=me\", \"-f\", \"*cpu/a/*\", \"-f\", \"*cpu/b/*\"]"), "%.2000s", record);
+    free(record);
+    free(s);
+    leave_folder(folder);
+}
+
+/* ---- expectations -------------------------------------------------------------------------------------------------*/
+static void write_expectation(const char *members) {
+    char text[2048];
+    int length = snprintf(text, sizeof text, "{\"schema\": \"narrowgauge.expectations/1\", \"expectations\": [%s]}", members);
+    mkdir("e", 0777);
+    write_text("e/known.json", text, (size_t)length);
+}
+
+#define WHY "\"reason\": \"broken here\", \"link\": \"https://example.org/1\"}"
+
+/* What an entry makes of each verdict. */
+static void expectations_change_verdicts(void) {
+    static const struct {
+        const char *entry, *line;
+        int status;
+        const char *fragment; /* of standard output */
+    } rows[] = {
+        {"{\"cases\": \"*cpu/fail/*\", \"expect\": \"fail\", " WHY, "-f *cpu/fail/*", 0, "1 xfail"},
+        {"{\"cases\": \"*cpu/fail/*\", \"expect\": \"fail\", " WHY, "-f *cpu/fail/*", 0, "known: broken here (https://example.org/1); made so"},
+        {"{\"cases\": \"*cpu/moved/*\", \"expect\": \"fail\", " WHY, "-f *cpu/moved/*", 0, "1 xfail"},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", \"status\": [\"moved\"], " WHY, "-f *cpu/fail/*", 1, "1 fail"},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", " WHY, "-f *cpu/crash/*", 1, "1 crash"},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", \"status\": [\"crash\"], " WHY, "-f *cpu/crash/*", 0, "1 xfail"},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", \"status\": [\"crash\"], " WHY, "-f *cpu/segv/*", 0, "1 xfail"},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", " WHY, "-f *cpu/vacuous/*", 1, "1 vacuous"},
+        {"{\"cases\": \"*cpu/pass/*\", \"expect\": \"fail\", " WHY, "-f *cpu/pass/*", 1, "remove the expectation"},
+        {"{\"cases\": \"*cpu/pass/*\", \"expect\": \"flake\", " WHY, "-f *cpu/pass/*", 0, "1 pass"},
+        {"{\"cases\": \"*cpu/fail/*\", \"expect\": \"flake\", " WHY, "-f *cpu/fail/*", 0, "1 flake"},
+        {"{\"cases\": \"*cpu/hangs/*\", \"expect\": \"skip\", " WHY, "-f *cpu/hangs/* -f *cpu/pass/*", 0, "1 pass, 1 skip"},
+        {"{\"cases\": \"*cpu/hangs/*\", \"expect\": \"skip\", " WHY, "-f *cpu/hangs/*", 2, ""},
+        {"{\"cases\": \"*cpu/other/*\", \"expect\": \"fail\", " WHY, "-f *cpu/fail/*", 1, "1 fail"},
+        {"{\"cases\": \"*\", \"architecture\": \"sm90\", \"expect\": \"fail\", " WHY, "-f *cpu/fail/*", 1, "1 fail"},
+        {"{\"cases\": \"*\", \"architecture\": \"[ax]*64\", \"expect\": \"fail\", " WHY, "-f *cpu/fail/*", 0, "1 xfail"},
+        {"{\"cases\": \"*\", \"driver\": \">=1\", \"expect\": \"fail\", " WHY, "-f *cpu/fail/*", 1, "1 fail"},
+        {"{\"cases\": \"*\", \"library\": {\"mpfr\": \">=4\"}, \"expect\": \"fail\", " WHY, "-f *cpu/fail/*", 0, "1 xfail"},
+        {"{\"cases\": \"*\", \"library\": {\"mpfr\": \">=4 <4.0.1\"}, \"expect\": \"fail\", " WHY, "-f *cpu/fail/*", 1, "1 fail"},
+        {"{\"cases\": \"*\", \"library\": {\"mqfr\": \">=4\"}, \"expect\": \"fail\", " WHY, "-f *cpu/fail/*", 1, "1 fail"},
+        {"", "-f *cpu/fail/*", 1, "1 fail"},
+    };
+    char folder[64], line[256];
+    said *s = malloc(sizeof *s);
+    enter_folder(folder);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        write_expectation(rows[i].entry);
+        snprintf(line, sizeof line, "run --expectations e --timeout 1 %s", rows[i].line);
+        say(line, s);
+        cr_expect_eq(s->status, rows[i].status, "row %zu: exit %d: %s%s", i, s->status, s->out, s->err);
+        cr_expect(strstr(s->out, rows[i].fragment), "row %zu: '%s' lacks '%s'", i, s->out, rows[i].fragment);
+    }
+    free(s);
+    leave_folder(folder);
+}
+
+static void expectations_that_are_wrong(void) {
+    static const struct {
+        const char *entry, *fragment;
+    } rows[] = {
+        {"{\"expect\": \"fail\", " WHY, "e/known.json: entry 1: \"cases\" is missing"},
+        {"{\"cases\": \"*\", " WHY, "\"expect\" is fail, flake or skip"},
+        {"{\"cases\": \"*\", \"expect\": \"maybe\", " WHY, "\"expect\" is fail, flake or skip"},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", \"link\": \"https://e.org\"}", "\"reason\" is missing"},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", \"reason\": \"r\"}", "\"link\" is missing"},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", \"reason\": \"r\", \"link\": \"later\"}", "\"link\" is missing"},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", \"drivers\": \">=1\", " WHY, "has a member \"drivers\" that is unknown"},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", \"driver\": \"580\", " WHY, "\"driver\" is no range"},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", \"driver\": \">=580<590\", " WHY, "\"driver\" is no range"},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", \"library\": {\"mpfr\": \"new\"}, " WHY, "\"library\" is no object of ranges"},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", \"status\": [\"pass\"], " WHY, "\"status\" takes fail, moved"},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", \"status\": \"fail\", " WHY, "\"status\" is no list"},
+        {"{\"cases\": \"*\", \"expect\": \"skip\", \"status\": [\"fail\"], " WHY, "a skip has no \"status\""},
+        {"{\"cases\": \"*\", \"expect\": \"fail\", " WHY ", 7", "entry 2: is no object"},
+        {"}", "is no file of expectations: no JSON at byte"},
+    };
+    char folder[64];
+    said *s = malloc(sizeof *s);
+    enter_folder(folder);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        write_expectation(rows[i].entry);
+        say("run -q --expectations e -f *cpu/pass/*", s);
+        cr_expect_eq(s->status, 2, "row %zu: exit %d", i, s->status);
+        cr_expect(strstr(s->err, rows[i].fragment), "row %zu: '%s' lacks '%s'", i, s->err, rows[i].fragment);
+        cr_expect_eq(count_lines(s->err), 1, "row %zu: %s", i, s->err);
+    }
+    free(s);
+    leave_folder(folder);
+}
+
+static void versions_compare(void) {
+    static const struct {
+        const char *range, *version;
+        bool sound, holds;
+    } rows[] = {
+        {">=575 <580", "575.57.08", true, true}, {">=575 <580", "580.159.04", true, false}, {"<580", "580", true, false},
+        {"<=580", "580.0", true, true},          {"=13.1", "13.1.0", true, true},           {"=13.1", "13.10", true, false},
+        {">13.9", "13.10", true, true},          {">=1", "", true, false},                  {"> 2 <= 3", "3", true, true},
+        {"580", "580", false, false},            {">=x", "1", false, false},                {"", "1", false, true},
+        {">=1,<2", "1", false, false},           {"<.5", "0.4", false, false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        cr_expect_eq(ng_range_is_sound(rows[i].range), rows[i].sound, "'%s'", rows[i].range);
+        if (rows[i].sound) cr_expect_eq(ng_range_holds(rows[i].range, rows[i].version), rows[i].holds, "'%s' '%s'", rows[i].range, rows[i].version);
+    }
+}
+
+/* Only what fails again in a fresh process fails the run. */
+static void failures_run_again(void) {
+    char folder[64];
+    said *s = malloc(sizeof *s);
+    enter_folder(folder);
+    say("run -f *cpu/once/* -f *cpu/pass/*", s);
+    cr_expect_eq(s->status, 0, "%s%s", s->out, s->err);
+    cr_expect(strstr(s->out, "fail at first (a cosmic ray); it passes when run again in a fresh process"), "%s", s->out);
+    cr_expect(strstr(s->out, "1 pass, 1 flake"), "%s", s->out);
+    unlink("failed-once");
+    say("run --no-retry -f *cpu/once/*", s);
+    cr_expect_eq(s->status, 1, "%s", s->out);
+    unlink("failed-once");
+    say("run -f *cpu/worse/* -f *cpu/pass/*", s);
+    cr_expect_eq(s->status, 1, "%s", s->out);
+    cr_expect(strstr(s->out, "bad; run again in a fresh process: crash") && strstr(s->out, "1 pass, 1 fail"), "%s", s->out);
+    unlink("failed-once");
+    write_expectation("{\"cases\": \"*cpu/once/*\", \"expect\": \"fail\", " WHY); /* what is expected is not run again */
+    say("run --expectations e -f *cpu/once/*", s);
+    cr_expect_eq(s->status, 0, "%s", s->out);
+    cr_expect(strstr(s->out, "1 xfail"), "%s", s->out);
+    free(s);
+    leave_folder(folder);
+}
+
 /* ---- plug-ins -----------------------------------------------------------------------------------------------------*/
 static void plugin_path(const char *name, char *path, size_t capacity) {
     char self[512];
@@ -999,5 +1155,10 @@ const ng_test ng_tests[] = {
     {"harness", "a killed run resumes", a_killed_run_resumes, 0},
     {"harness", "two runs share no journal", two_runs_share_no_journal, 0},
     {"harness", "plug-ins that are wrong are one line", plugins_that_are_wrong, 0},
+    {"harness", "a resumed record says the command that it is of", resumed_records_say_their_command, 0},
+    {"expectations", "what they make of each verdict", expectations_change_verdicts, 0},
+    {"expectations", "wrong files are one line and exit 2", expectations_that_are_wrong, 0},
+    {"expectations", "ranges of versions", versions_compare, 0},
+    {"expectations", "only what fails again fails", failures_run_again, 0},
 };
 const size_t ng_test_count = COUNT(ng_tests);
