@@ -1,13 +1,11 @@
 /* `golden`: records the bits that results have, checks them, shows which moved. */
 #include "harness/golden.h"
+#include "harness/golden_check.h"
 #include "harness/golden_diff.h"
-#include "harness/install.h"
 #include "harness/nested_run.h"
 #include "harness/output.h"
 #include "harness/record_read.h"
-#include "harness/text.h"
 
-#include <cJSON.h>
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
@@ -77,27 +75,6 @@ static ng_status take_records(const ng_program *program, const ng_args *args, bo
     return status;
 }
 
-/* Options that make cases of other things than the case tables, or only some of them. */
-static const char *strange_option(const ng_record_file *record) {
-    static const char *const options[] = {"model", "shape", "tensors", "x", "w", "dy", "data", "mode", "plugin", "full"};
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (ng_record_given(record, options[i])) return options[i];
-    return NULL;
-}
-
-static bool is_filtered(const ng_record_file *record) {
-    const cJSON *argv = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(record->json, "run"), "argv"), *word;
-    cJSON_ArrayForEach(word, argv)
-        if (cJSON_IsString(word) && !strncmp(word->valuestring, "-f", 2)) return true;
-    return ng_record_given(record, "filter");
-}
-
-static void key_of(const ng_record_file *record, const ng_recorded_case *one, ng_golden_key *key) {
-    bool on_gpu = strcmp(one->backend, "cpu") != 0;
-    ng_golden_key_of(one->kernel, on_gpu, record->sm, "", record->seed, key);
-    if (on_gpu) snprintf(key->library, sizeof key->library, "%s", ng_record_library(record, key->backend));
-}
-
 /* ---- record -------------------------------------------------------------------------------------------------------*/
 /* Only bits that nothing speaks against: a pass, or one that had moved from an older golden alone. */
 static bool is_worth_recording(const ng_result *r) {
@@ -151,7 +128,7 @@ static ng_status record_key(const char *folder, const ng_record_file *record, co
     for (size_t i = 0; i < record->count && !status; i++) {
         const ng_recorded_case *one = &record->cases[i];
         ng_golden_key its;
-        key_of(record, one, &its);
+        ng_golden_key_of_record(record, one, &its);
         if (!ng_golden_key_equal(&its, key)) continue;
         if (is_worth_recording(&one->result)) status = add_case(&set, one, error);
         else if (one->result.verdict != NG_SKIP && !one->result.nondeterministic) {
@@ -169,14 +146,14 @@ static ng_status record_goldens(const golden_options *o, const records *all, ng_
     if (mkdir(folder, 0777) && errno != EEXIST) return ng_fail(error, NG_IO, "%s: cannot be made: %s", folder, strerror(errno));
     for (size_t r = 0; r < all->count; r++) {
         const ng_record_file *record = &all->items[r];
-        if (is_filtered(record))
+        if (ng_record_is_filtered(record))
             return ng_fail(error, NG_BAD_ARGUMENT, "%s: is of some of its cases; a golden holds all of a level: record without --filter", record->path);
         for (size_t i = 0; i < record->count; i++) {
             ng_golden_key key, other;
             size_t before = 0;
-            key_of(record, &record->cases[i], &key);
+            ng_golden_key_of_record(record, &record->cases[i], &key);
             for (; before < i; before++) {
-                key_of(record, &record->cases[before], &other);
+                ng_golden_key_of_record(record, &record->cases[before], &other);
                 if (ng_golden_key_equal(&key, &other)) break;
             }
             ng_status status = before == i ? record_key(folder, record, &key, error) : NG_OK;
@@ -189,88 +166,35 @@ static ng_status record_goldens(const golden_options *o, const records *all, ng_
 /* ---- check --------------------------------------------------------------------------------------------------------*/
 enum { SHOWN = 20 };
 
-typedef struct tally {
-    size_t match, differ, lacking, elsewhere, unset, gone;
-    size_t shown;
-} tally;
+typedef struct printed {
+    size_t count;
+} printed;
 
-static void show(tally *t, const char *word, const char *id, const char *more) {
-    if (t->shown++ < SHOWN) printf("%-8s %s%s\n", word, id, more);
+static void show(printed *p, const char *word, const char *id, const char *more) {
+    if (p->count++ < SHOWN) printf("%-8s %s%s\n", word, id, more);
 }
 
-/* A golden may be missed only of a case that its file should have: one of the tables, of its level. */
-static void check_case(const ng_golden_set *set, const ng_recorded_case *one, bool of_tables, tally *t) {
-    const ng_golden_case *golden = ng_golden_find(set, one->id);
-    char more[160];
-    if (!golden) {
-        if (!of_tables) t->elsewhere++;
-        else {
-            t->lacking++;
-            show(t, "lacks", one->id, "");
-        }
-    } else if (!strcmp(golden->digest, one->result.digest)) t->match++;
-    else {
-        t->differ++;
-        snprintf(more, sizeof more, "  %.8s, golden %.8s; error / bound %.4g, golden %.4g (%s)", one->result.digest, golden->digest,
-                 one->result.error.bound_ratio, golden->figures[0], ng_verdict_names[one->result.verdict]);
-        show(t, "differs", one->id, more);
-    }
+static ng_status on_found(void *context, const ng_golden_finding *f, ng_error *error) {
+    char more[256] = "";
+    (void)error;
+    if (f->kind == NG_GOLDEN_DIFFERS)
+        snprintf(more, sizeof more, "  %.8s, golden %.8s; error / bound %.4g, golden %.4g (%s)", f->one->result.digest, f->golden->digest,
+                 f->one->result.error.bound_ratio, f->golden->figures[0], ng_verdict_names[f->one->result.verdict]);
+    if (f->kind == NG_GOLDEN_LOST) snprintf(more, sizeof more, "  %.200s", f->one->result.reason);
+    show(context, ng_golden_words[f->kind], f->id, more);
+    return NG_OK;
 }
 
-static ng_status read_set(const char *folder, const ng_golden_key *key, ng_golden_set *set, bool *there, ng_error *error) {
-    char name[256], *path = NULL;
-    struct stat info;
-    ng_golden_file_name(key, name, sizeof name);
-    if (asprintf(&path, "%s/%s", folder, name) < 0) return ng_fail(error, NG_NO_MEMORY, "out of memory");
-    *there = !stat(path, &info);
-    ng_status status = *there ? ng_golden_read(path, set, error) : NG_OK;
-    free(path);
-    return status;
+static void print_rest(const printed *p) {
+    if (p->count > SHOWN) printf("... and %zu more\n", p->count - SHOWN);
 }
 
-/* Sets are few and cases sorted by id, so that neighbours nearly always share one. */
-static ng_status check_record(const char *folder, const ng_record_file *record, tally *t, ng_error *error) {
-    enum { MOST_SETS = 16 };
-    ng_golden_set sets[MOST_SETS] = {0};
-    ng_golden_key keys[MOST_SETS];
-    bool there[MOST_SETS];
-    size_t count = 0;
-    ng_status status = NG_OK;
-    for (size_t i = 0; i < record->count && !status; i++) {
-        const ng_recorded_case *one = &record->cases[i];
-        ng_golden_key key;
-        size_t s = 0;
-        if (!*one->result.digest || one->result.nondeterministic) continue;
-        key_of(record, one, &key);
-        while (s < count && !ng_golden_key_equal(&keys[s], &key))
-            s++;
-        if (s == count) {
-            if (count == MOST_SETS) return ng_fail(error, NG_UNSUPPORTED, "%s: kernels of more than %d backends", record->path, MOST_SETS);
-            keys[count++] = key;
-            status = read_set(folder, &key, &sets[s], &there[s], error);
-            if (status) there[s] = false;
-        }
-        if (!there[s]) t->unset++;
-        else check_case(&sets[s], one, !strange_option(record) && record->level <= sets[s].level, t);
-    }
-    for (size_t s = 0; s < count; s++) {
-        bool whole = there[s] && record->level == sets[s].level && !strange_option(record) && !is_filtered(record);
-        for (size_t i = 0; whole && i < sets[s].count; i++)
-            if (!ng_record_find(record, sets[s].cases[i].id)) {
-                t->gone++;
-                show(t, "gone", sets[s].cases[i].id, "");
-            }
-        if (there[s]) ng_golden_free(&sets[s]);
-    }
-    return status;
-}
-
-static ng_status conclude(const tally *t, int *exit_status, ng_error *error) {
-    if (t->shown > SHOWN) printf("... and %zu more\n", t->shown - SHOWN);
-    printf("goldens: %zu match, %zu differ, %zu of these tables lack one, %zu others have none, %zu of no case any more, "
-           "%zu for which there is no file\n", t->match, t->differ, t->lacking, t->elsewhere, t->gone, t->unset);
-    *exit_status = t->differ || t->lacking || t->gone ? NG_EXIT_REGRESSION : NG_EXIT_OK;
-    if (t->match + t->differ + t->lacking) return NG_OK;
+static ng_status conclude(const ng_golden_tally *t, const printed *p, int *exit_status, ng_error *error) {
+    print_rest(p);
+    printf("goldens: %zu match, %zu differ, %zu of these tables lack one, %zu others have none, %zu did not run, %zu of no case any more, "
+           "%zu for which there is no file\n", t->match, t->differ, t->lacking, t->elsewhere, t->lost, t->gone, t->unset);
+    *exit_status = t->differ || t->lacking || t->lost || t->gone ? NG_EXIT_REGRESSION : NG_EXIT_OK;
+    if (t->match + t->differ + t->lacking + t->lost) return NG_OK;
     return ng_fail(error, NG_UNSUPPORTED, "no golden applies: nothing was compared");
 }
 
@@ -287,28 +211,29 @@ static ng_status check_list(const ng_program *program, const golden_options *o, 
     ng_selected selected = {0};
     ng_fingerprint fingerprint;
     ng_goldens goldens = {0};
-    tally t = {0};
+    size_t have = 0, lack = 0, unset = 0;
+    printed p = {0};
     ng_status status = ng_select(program, &o->run, args, &selected, error);
     if (status) return status;
     ng_fingerprint_collect(program->build, &selected.plugins, o->run.backend == NG_BACKEND_CPU ? NULL : program->gpu_probe,
                            (int)o->run.device, &fingerprint);
-    status = ng_goldens_open(folder, &selected.list, &fingerprint, o->run.seed, false, &goldens, error);
+    status = ng_goldens_open(folder, &selected.list, &fingerprint, o->run.seed, &goldens, error);
     for (size_t i = 0; i < selected.list.count && !status; i++) {
         const ng_case *one = &selected.list.cases[i];
         const ng_golden_set *set = ng_goldens_set(&goldens, one);
         if (one->kernel->contract.determinism == NG_NONDETERMINISTIC || !is_supported(one, &fingerprint)) continue;
-        if (!set || one->level > set->level) t.unset += !set;
-        else if (ng_golden_find(set, one->id)) t.match++;
+        if (!set || one->level > set->level) unset += !set;
+        else if (ng_golden_find(set, one->id)) have++;
         else {
-            t.lacking++;
-            show(&t, "lacks", one->id, "");
+            lack++;
+            show(&p, ng_golden_words[NG_GOLDEN_LACKS], one->id, "");
         }
     }
     if (!status) {
-        if (t.shown > SHOWN) printf("... and %zu more\n", t.shown - SHOWN);
-        printf("%zu cases have a golden, %zu lack one, for %zu there is no file\n", t.match, t.lacking, t.unset);
-        *exit_status = t.lacking ? NG_EXIT_REGRESSION : NG_EXIT_OK;
-        if (!t.match && !t.lacking) status = ng_fail(error, NG_UNSUPPORTED, "no golden applies");
+        print_rest(&p);
+        printf("%zu cases have a golden, %zu lack one, for %zu there is no file\n", have, lack, unset);
+        *exit_status = lack ? NG_EXIT_REGRESSION : NG_EXIT_OK;
+        if (!have && !lack) status = ng_fail(error, NG_UNSUPPORTED, "no golden applies");
     }
     ng_goldens_close(&goldens);
     ng_selected_free(&selected);
@@ -318,7 +243,8 @@ static ng_status check_list(const ng_program *program, const golden_options *o, 
 static ng_status check(const ng_program *program, const golden_options *o, const ng_args *args, int *exit_status, ng_error *error) {
     char *folder = NULL;
     records all = {0};
-    tally t = {0};
+    ng_golden_tally t = {0};
+    printed p = {0};
     ng_status status = ng_data_folder(o->run.goldens, "goldens", &folder, error);
     if (!status && !folder) status = ng_fail(error, NG_IO, "there are no goldens beside the program; --goldens DIR says where some are");
     if (!status && o->list) {
@@ -327,8 +253,8 @@ static ng_status check(const ng_program *program, const golden_options *o, const
     }
     if (!status) status = take_records(program, args, false, &all, error);
     for (size_t r = 0; r < all.count && !status; r++)
-        status = check_record(folder, &all.items[r], &t, error);
-    if (!status) status = conclude(&t, exit_status, error);
+        status = ng_golden_check(folder, &all.items[r], false, on_found, &p, &t, error);
+    if (!status) status = conclude(&t, &p, exit_status, error);
 done:
     free_records(&all);
     free(folder);

@@ -130,7 +130,7 @@ static ng_status open_references(session *s, ng_error *error) {
     char *goldens, *expectations = NULL;
     ng_status status = ng_data_folder(o->full ? "none" : o->goldens, "goldens", &goldens, error);
     if (!status) status = ng_data_folder(o->expectations, "expectations", &expectations, error);
-    if (!status) status = ng_goldens_open(goldens, &s->selected.list, &s->fingerprint, o->seed, false, &s->goldens, error);
+    if (!status) status = ng_goldens_open(goldens, &s->selected.list, &s->fingerprint, o->seed, &s->goldens, error);
     if (!status) status = ng_expectations_open(expectations, &s->fingerprint, &s->expectations, error);
     ng_goldens_digest(&s->goldens, s->fingerprint.goldens_digest);
     memcpy(s->fingerprint.expectations_digest, s->expectations.digest, sizeof s->expectations.digest);

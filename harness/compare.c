@@ -44,7 +44,7 @@ ng_status ng_side_read(const char *const *paths, size_t count, ng_side *side, ng
 void ng_side_free(ng_side *side) {
     for (size_t i = 0; i < side->count; i++)
         ng_record_free((ng_record_file *)&side->records[i]);
-    free((void *)side->records);
+    free((ng_record_file *)side->records);
     *side = (ng_side){0};
 }
 
@@ -56,13 +56,19 @@ static ng_status check_text(const ng_record_file *a, const ng_record_file *b, co
                    *y ? y : "(unknown)", advice);
 }
 
+static bool used_gpu(const ng_record_file *record) {
+    for (size_t i = 0; i < record->count; i++)
+        if (strcmp(record->cases[i].backend, ng_backend_names[NG_BACKEND_CPU]) && record->cases[i].result.verdict != NG_SKIP) return true;
+    return false;
+}
+
 static ng_status check_pair(const ng_record_file *a, const ng_record_file *b, const ng_compare_options *o, ng_error *error) {
     static const char *const across = "; --across-builds compares them all the same";
     char x[32], y[32];
-    snprintf(x, sizeof x, "sm%d", a->sm);
-    snprintf(y, sizeof y, "sm%d", b->sm);
+    snprintf(x, sizeof x, a->sm ? "sm%d" : "none", a->sm);
+    snprintf(y, sizeof y, b->sm ? "sm%d" : "none", b->sm);
     ng_status status = check_text(a, b, "levels", ng_level_names[a->level], ng_level_names[b->level], "", error);
-    if (!status && a->sm && b->sm) status = check_text(a, b, "GPU architectures", x, y, "", error);
+    if (!status && (used_gpu(a) || used_gpu(b))) status = check_text(a, b, "GPU architectures", x, y, "", error);
     snprintf(x, sizeof x, "%llu", (unsigned long long)a->seed);
     snprintf(y, sizeof y, "%llu", (unsigned long long)b->seed);
     if (!status) status = check_text(a, b, "seeds", x, y, ": other data", error);
@@ -75,13 +81,22 @@ static ng_status check_pair(const ng_record_file *a, const ng_record_file *b, co
     return status;
 }
 
+/* Records of one side are repeats of one another. */
+static ng_status check_repeat(const ng_record_file *a, const ng_record_file *b, const ng_compare_options *o, ng_error *error) {
+    static const char *const facts[] = {"driver", "cuda_runtime", "cublaslt", "cpu.model", "gpu.name"};
+    ng_status status = check_pair(a, b, o, error);
+    for (size_t i = 0; i < sizeof facts / sizeof *facts && !status; i++)
+        status = check_text(a, b, facts[i], ng_record_fact(a, facts[i]), ng_record_fact(b, facts[i]), ": no repeats of one side", error);
+    return status;
+}
+
 static ng_status check_sides(const ng_side *a, const ng_side *b, const ng_compare_options *o, ng_error *error) {
     ng_status status = NG_OK;
     if (!a->count || !b->count) return ng_fail(error, NG_BAD_ARGUMENT, "a side has no records");
     for (size_t i = 1; i < a->count && !status; i++)
-        status = check_pair(&a->records[0], &a->records[i], o, error);
+        status = check_repeat(&a->records[0], &a->records[i], o, error);
     for (size_t i = 0; i < b->count && !status; i++)
-        status = check_pair(&a->records[0], &b->records[i], o, error);
+        status = i ? check_repeat(&b->records[0], &b->records[i], o, error) : check_pair(&a->records[0], &b->records[i], o, error);
     for (size_t i = 0; i < a->count && !status; i++)
         for (size_t j = 0; j < a->count + b->count && !status; j++) {
             const ng_record_file *other = j < a->count ? &a->records[j] : &b->records[j - a->count];
@@ -114,9 +129,9 @@ static ng_status add_fact(ng_comparison *c, const char *name, const cJSON *a, co
 /* Leaves that differ, in A's order; what only B has comes with its own. */
 static ng_status compare_facts(ng_comparison *c, const char *prefix, const cJSON *a, const cJSON *b, ng_error *error) {
     ng_status status = NG_OK;
-    const cJSON *item;
+    const cJSON *item, *either = cJSON_IsObject(a) ? a : b;
     char name[96];
-    cJSON_ArrayForEach(item, cJSON_IsObject(a) ? a : b) {
+    cJSON_ArrayForEach(item, either) {
         const cJSON *other = cJSON_IsObject(a) ? cJSON_GetObjectItemCaseSensitive(b, item->string) : NULL;
         const cJSON *x = cJSON_IsObject(a) ? item : NULL, *y = cJSON_IsObject(a) ? other : item;
         snprintf(name, sizeof name, "%.40s%s%.50s", prefix, *prefix ? " " : "", item->string);
@@ -143,6 +158,12 @@ ng_status ng_add_finding(ng_comparison *c, ng_change change, const char *id, con
     va_end(arguments);
     c->counts[change]++;
     return NG_OK;
+}
+
+const ng_finding *ng_finding_of(const ng_comparison *c, ng_change change, const char *id) {
+    for (size_t i = 0; i < c->finding_count; i++)
+        if (c->findings[i].change == change && !strcmp(c->findings[i].id, id)) return &c->findings[i];
+    return NULL;
 }
 
 static int by_weight(const void *a, const void *b) {
@@ -234,7 +255,7 @@ static void describe_move(const ng_recorded_case *a, const ng_recorded_case *b, 
 
 static ng_status compare_bits(ng_comparison *c, const standing *a, const standing *b, ng_error *error) {
     char text[360];
-    if (!a->first || !b->first || a->unstable) return NG_OK;
+    if (!a->first || !b->first || a->unstable || b->worst->result.verdict == NG_XFAIL) return NG_OK;
     if (b->unstable)
         return ng_add_finding(c, NG_CHANGE_DETERMINISM, b->first->id, b->first->repro, 0, error, "%s",
                               b->other_digest ? "its runs have different bits among themselves" : "its launches have different bits");

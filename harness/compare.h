@@ -67,6 +67,7 @@ typedef struct ng_comparison {
     size_t counts[NG_CHANGES];
     size_t cases[2], common, same_bits, timed;
     size_t paces[NG_PACES];
+    size_t suspects;            /* cases that look slower, unconfirmed */
     char speed_note[300];       /* why no slowdown could be confirmed; "" */
 } ng_comparison;
 
@@ -85,6 +86,8 @@ void ng_comparison_free(ng_comparison *comparison);
 bool ng_finding_gates(const ng_finding *finding, const ng_compare_options *options);
 size_t ng_gating(const ng_comparison *comparison, const ng_compare_options *options);
 
+/* The finding of that kind about that case; NULL: none. */
+const ng_finding *ng_finding_of(const ng_comparison *comparison, ng_change change, const char *id);
 ng_status ng_add_finding(ng_comparison *comparison, ng_change change, const char *id, const char *repro, double size,
                          ng_error *error, const char *format, ...) __attribute__((format(printf, 7, 8)));
 void ng_sort_findings(ng_comparison *comparison);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *const ng_golden_figure_names[NG_GOLDEN_FIGURES] = {"bound_ratio", "max_ulp", "rms_rel", "bias"};
 
@@ -31,6 +32,48 @@ void ng_golden_file_name(const ng_golden_key *key, char *name, size_t capacity) 
     bool any = !strcmp(key->architecture, "any");
     snprintf(name, capacity, "%s%s%s%s%s-seed%" PRIu64 ".json", key->backend, *key->library ? "-" : "", key->library,
              any ? "" : "-", any ? "" : key->architecture, key->seed);
+}
+
+/* ---- finding files ------------------------------------------------------------------------------------------------*/
+/* The name with the version cut out, to find a file of any version: "cublaslt-" and "-sm90-seed1.json". */
+static bool is_other_version(const char *file, const ng_golden_key *key) {
+    ng_golden_key bare = *key;
+    char name[256];
+    bare.library[0] = 0;
+    ng_golden_file_name(&bare, name, sizeof name);
+    size_t head = strlen(bare.backend) + 1, tail = strlen(name) - head + 1, length = strlen(file);
+    if (length < head + tail || strncmp(file, name, head) || strcmp(file + length - tail, name + head - 1)) return false;
+    return strcspn(file + head, "-") == length - head - tail; /* a version holds no hyphen */
+}
+
+/* The latest of the other versions, as numbers compare: 13.10 after 13.9. */
+static ng_status find_other_version(const char *folder, const ng_golden_key *key, char **path, ng_error *error) {
+    char **names, *best = NULL;
+    size_t count;
+    *path = NULL;
+    ng_status status = ng_list_folder(folder, ".json", &names, &count, error);
+    if (status) return status;
+    for (size_t i = 0; i < count; i++)
+        if (is_other_version(names[i], key) && (!best || strverscmp(names[i], best) > 0)) best = names[i];
+    if (best && asprintf(path, "%s/%s", folder, best) < 0) {
+        *path = NULL;
+        status = ng_fail(error, NG_NO_MEMORY, "out of memory");
+    }
+    ng_free_names(names, count);
+    return status;
+}
+
+ng_status ng_golden_path(const char *folder, const ng_golden_key *key, bool any_version, char **path, ng_error *error) {
+    char name[256];
+    ng_golden_file_name(key, name, sizeof name);
+    if (asprintf(path, "%s/%s", folder, name) < 0) {
+        *path = NULL;
+        return ng_fail(error, NG_NO_MEMORY, "out of memory");
+    }
+    if (!access(*path, F_OK)) return NG_OK;
+    free(*path);
+    *path = NULL;
+    return any_version && *key->library ? find_other_version(folder, key, path, error) : NG_OK;
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------------------*/

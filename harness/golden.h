@@ -50,6 +50,10 @@ bool ng_golden_key_equal(const ng_golden_key *a, const ng_golden_key *b);
 /* "cublaslt-13.1.0-sm90-seed1.json" */
 void ng_golden_file_name(const ng_golden_key *key, char *name, size_t capacity);
 
+/* The path of a key's file in a folder, to be freed; NULL: there is none. any_version: where the library's version has none, the
+ * file of the latest of its other versions will do. */
+ng_status ng_golden_path(const char *folder, const ng_golden_key *key, bool any_version, char **path, ng_error *error);
+
 /* Reads and checks one file. NG_IO: cannot be read; NG_BAD_ARGUMENT: is none, or not a sound one. */
 ng_status ng_golden_read(const char *path, ng_golden_set *set, ng_error *error);
 void ng_golden_free(ng_golden_set *set);
@@ -63,14 +67,13 @@ typedef struct ng_goldens {
     char *folder;               /* NULL: none */
     const ng_fingerprint *fingerprint;
     uint64_t seed;
-    bool any_version;           /* where a library's version has no golden, take another version's */
     ng_golden_set *sets;        /* of the keys of the case list; count 0 and path NULL: no file of that key */
     size_t count;
 } ng_goldens;
 
 /* Opens the files in `folder` that apply to the cases of the list; folder NULL: every golden is unset. */
 ng_status ng_goldens_open(const char *folder, const ng_case_list *list, const ng_fingerprint *fingerprint, uint64_t seed,
-                          bool any_version, ng_goldens *goldens, ng_error *error);
+                          ng_goldens *goldens, ng_error *error);
 void ng_goldens_close(ng_goldens *goldens);
 
 /* The set that applies to a case, or NULL: none was recorded for its key. */

@@ -16,57 +16,21 @@ static void key_of(const ng_goldens *goldens, const ng_case *one, ng_golden_key 
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------------------*/
-/* The name with the version cut out, to find a file of any version: "cublaslt-" and "-sm90-seed1.json". */
-static bool is_other_version(const char *file, const ng_golden_key *key) {
-    ng_golden_key bare = *key;
-    char name[256];
-    bare.library[0] = 0;
-    ng_golden_file_name(&bare, name, sizeof name);
-    size_t head = strlen(bare.backend) + 1, tail = strlen(name) - head + 1, length = strlen(file);
-    if (length < head + tail || strncmp(file, name, head) || strcmp(file + length - tail, name + head - 1)) return false;
-    return strcspn(file + head, "-") == length - head - tail; /* a version holds no hyphen */
-}
-
-/* The latest of the other versions, as numbers compare: 13.10 after 13.9. */
-static ng_status find_other_version(const char *folder, const ng_golden_key *key, char **path, ng_error *error) {
-    char **names, *best = NULL;
-    size_t count;
-    *path = NULL;
-    ng_status status = ng_list_folder(folder, ".json", &names, &count, error);
-    if (status) return status;
-    for (size_t i = 0; i < count; i++)
-        if (is_other_version(names[i], key) && (!best || strverscmp(names[i], best) > 0)) best = names[i];
-    if (best && asprintf(path, "%s/%s", folder, best) < 0) {
-        *path = NULL;
-        status = ng_fail(error, NG_NO_MEMORY, "out of memory");
-    }
-    ng_free_names(names, count);
-    return status;
-}
-
 /* A set without a path says that there is no file of its key. */
 static ng_status open_set(ng_goldens *goldens, const ng_golden_key *key, ng_error *error) {
     ng_golden_set *sets = realloc(goldens->sets, (goldens->count + 1) * sizeof *sets), *set;
-    char name[256], *path = NULL;
+    char *path = NULL;
     if (!sets) return ng_fail(error, NG_NO_MEMORY, "out of memory");
     goldens->sets = sets;
     set = &sets[goldens->count++];
     *set = (ng_golden_set){.key = *key};
-    ng_golden_file_name(key, name, sizeof name);
-    if (asprintf(&path, "%s/%s", goldens->folder, name) < 0) return ng_fail(error, NG_NO_MEMORY, "out of memory");
-    ng_status status = NG_OK;
-    if (access(path, F_OK)) {
-        free(path);
-        path = NULL;
-        if (goldens->any_version && *key->library) status = find_other_version(goldens->folder, key, &path, error);
-    }
+    ng_status status = ng_golden_path(goldens->folder, key, false, &path, error);
     if (!status && path) status = ng_golden_read(path, set, error);
     free(path);
     if (status) {
         goldens->count--;
         return status;
     }
-    snprintf(set->key.library, sizeof set->key.library, "%s", key->library); /* of the cases that it answers for */
     return NG_OK;
 }
 
@@ -77,8 +41,8 @@ static ng_golden_set *find_set(const ng_goldens *goldens, const ng_golden_key *k
 }
 
 ng_status ng_goldens_open(const char *folder, const ng_case_list *list, const ng_fingerprint *fingerprint, uint64_t seed,
-                          bool any_version, ng_goldens *goldens, ng_error *error) {
-    *goldens = (ng_goldens){.fingerprint = fingerprint, .seed = seed, .any_version = any_version};
+                          ng_goldens *goldens, ng_error *error) {
+    *goldens = (ng_goldens){.fingerprint = fingerprint, .seed = seed};
     if (!folder) return NG_OK;
     goldens->folder = strdup(folder);
     ng_status status = goldens->folder ? NG_OK : ng_fail(error, NG_NO_MEMORY, "out of memory");

@@ -2,6 +2,7 @@
 #include "harness/input.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,6 +29,20 @@ ng_status ng_nested_options(const ng_option *own, size_t own_count, const char *
     return NG_OK;
 }
 
+/* What a nested run prints goes to standard error: the command's own result has standard output for itself. */
+static int run_aside(const ng_program *program, int argc, char **argv) {
+    fflush(stdout);
+    int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    int exit_status = ng_command_run(program, argc, argv);
+    fflush(stdout);
+    if (kept >= 0) {
+        dup2(kept, STDOUT_FILENO);
+        close(kept);
+    }
+    return exit_status;
+}
+
 ng_status ng_nested_run(const ng_program *program, const ng_option *own, size_t own_count, const ng_args *args,
                         const char *const *words, int *exit_status, ng_error *error) {
     size_t more = 0, n = 0;
@@ -50,7 +65,7 @@ ng_status ng_nested_run(const ng_program *program, const ng_option *own, size_t 
         argv[n++] = strdup(words[w]);
     for (size_t i = 0; i < n; i++)
         if (!argv[i]) status = ng_fail(error, NG_NO_MEMORY, "out of memory");
-    if (!status) *exit_status = ng_command_run(program, (int)n - 1, argv + 1);
+    if (!status) *exit_status = run_aside(program, (int)n - 1, argv + 1);
     for (size_t i = 0; i < n; i++)
         free(argv[i]);
     free(argv);

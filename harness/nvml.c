@@ -21,6 +21,8 @@ static const struct {
     {offsetof(ng_nvml, largest_clock), "nvmlDeviceGetMaxClockInfo", NULL},
     {offsetof(ng_nvml, power_limit), "nvmlDeviceGetPowerManagementLimit", NULL},
     {offsetof(ng_nvml, throttle), "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"},
+    {offsetof(ng_nvml, lock_clocks), "nvmlDeviceSetGpuLockedClocks", NULL},
+    {offsetof(ng_nvml, reset_clocks), "nvmlDeviceResetGpuLockedClocks", NULL},
 };
 
 /* Object and function pointers have one size wherever there is dlsym (POSIX). */
@@ -78,6 +80,14 @@ double ng_nvml_sm_mhz(const ng_nvml *nvml) {
 unsigned long long ng_nvml_throttle(const ng_nvml *nvml) {
     unsigned long long reasons = 0;
     return nvml->throttle && !nvml->throttle(nvml->device, &reasons) ? reasons : 0;
+}
+
+ng_status ng_nvml_lock_sm(const ng_nvml *nvml, unsigned mhz) {
+    return nvml->lock_clocks && !nvml->lock_clocks(nvml->device, mhz, mhz) ? NG_OK : NG_UNSUPPORTED;
+}
+
+ng_status ng_nvml_unlock_sm(const ng_nvml *nvml) {
+    return nvml->reset_clocks && !nvml->reset_clocks(nvml->device) ? NG_OK : NG_UNSUPPORTED;
 }
 
 void ng_throttle_text(unsigned long long reasons, char *text, size_t bytes) {

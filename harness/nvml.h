@@ -16,6 +16,8 @@ typedef struct ng_nvml {
     int (*largest_clock)(void *device, int which, unsigned *mhz);
     int (*power_limit)(void *device, unsigned *mw);
     int (*throttle)(void *device, unsigned long long *reasons);
+    int (*lock_clocks)(void *device, unsigned least_mhz, unsigned most_mhz);
+    int (*reset_clocks)(void *device);
 } ng_nvml;
 
 /* pci: "0000:1b:00.0". NG_UNSUPPORTED: no library, or it does not know the device; then nvml is all zero, which every
@@ -29,6 +31,10 @@ void ng_nvml_facts(const ng_nvml *nvml, ng_gpu_info *info);
 /* The clock of the multiprocessors, NaN unknown; why it is not higher, as NVML's bits. */
 double ng_nvml_sm_mhz(const ng_nvml *nvml);
 unsigned long long ng_nvml_throttle(const ng_nvml *nvml);
+/* Holds the clock of the multiprocessors at mhz until ng_nvml_unlock_sm (nvidia-smi --reset-gpu-clocks does the same). Takes
+ * administrator's rights: NG_UNSUPPORTED without them, or without the function. */
+ng_status ng_nvml_lock_sm(const ng_nvml *nvml, unsigned mhz);
+ng_status ng_nvml_unlock_sm(const ng_nvml *nvml);
 /* "none", or "power cap, thermal"; idling and clocks that the user has set are no throttling. */
 void ng_throttle_text(unsigned long long reasons, char *text, size_t bytes);
 

@@ -99,15 +99,30 @@ static const cJSON *argv_of(const ng_record_file *record) {
     return cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(record->json, "run"), "argv");
 }
 
+/* Long options may be cut short on a command line. */
 bool ng_record_given(const ng_record_file *record, const char *option) {
     const cJSON *word;
-    size_t length = strlen(option);
     cJSON_ArrayForEach(word, argv_of(record)) {
         const char *text = cJSON_IsString(word) ? word->valuestring : "";
-        if (!strncmp(text, "--", 2) && !strncmp(text + 2, option, length) && (!text[2 + length] || text[2 + length] == '='))
-            return true;
+        size_t length = strcspn(text, "=");
+        if (length > 4 && !strncmp(text, "--", 2) && !strncmp(text + 2, option, length - 2)) return true;
+        if (length > 2 && !strncmp(text, "--", 2) && strlen(option) == length - 2 && !strncmp(text + 2, option, length - 2)) return true;
     }
     return false;
+}
+
+const char *ng_record_strange_option(const ng_record_file *record) {
+    static const char *const options[] = {"model", "shape", "tensors", "x", "w", "dy", "data", "mode", "plugin", "full"};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (ng_record_given(record, options[i])) return options[i];
+    return NULL;
+}
+
+bool ng_record_is_filtered(const ng_record_file *record) {
+    const cJSON *word;
+    cJSON_ArrayForEach(word, argv_of(record))
+        if (cJSON_IsString(word) && !strncmp(word->valuestring, "-f", 2)) return true;
+    return ng_record_given(record, "filter");
 }
 
 /* Options that say where results went, which is of no matter to what they are: 0 another word, 1 with its value, 2 before it. */

@@ -28,6 +28,10 @@ const ng_recorded_case *ng_record_find(const ng_record_file *record, const char 
 
 /* Whether the run was given the option, by its long name. */
 bool ng_record_given(const ng_record_file *record, const char *option);
+/* An option that makes cases of something other than the case tables, such as "model", or adds to their kernels; NULL: none. */
+const char *ng_record_strange_option(const ng_record_file *record);
+/* Whether it is of some of its cases only. */
+bool ng_record_is_filtered(const ng_record_file *record);
 /* Its command line as one line, quoted for a shell, without the options that say where results went. */
 void ng_record_command(const ng_record_file *record, char *line, size_t capacity);
 

@@ -18,6 +18,8 @@ static const ng_command commands[] = {
     {"run", "run kernels against exact references", ng_command_run},
     {"list", "print the cases that run would run", ng_command_list},
     {"shapes", "print the products that training a model takes", ng_command_shapes},
+    {"compare", "compare the records of runs: what changed, and whether it may", ng_command_compare},
+    {"validate", "accept or reject a driver, a library or a GPU", ng_command_validate},
     {"golden", "record the bits that results have, or compare with recorded ones", ng_command_golden},
     {"replay", "compute recorded tensor-core steps by a contract's model", ng_command_replay},
     {"faults", "run faulty kernels: what the judge would miss, and what others do", ng_command_faults},

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* NG_PROGRAM, NG_GOLDENS: from meson.build. */
+/* NG_PROGRAM, NG_GOLDENS, NG_FAULTS: from meson.build. */
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
 enum { OUTPUT = 1 << 17 };
@@ -122,7 +122,7 @@ static void smoke_is_what_was_shipped(void) {
     GIVES(0, "$NG run -q --no-speed --backend cpu --json r.json");
     GIVES(0, "$NG golden record r.json --into g && mv g first && $NG golden record r.json --into g && cmp g/cpu-seed1.json first/cpu-seed1.json");
     GIVES(0, "$NG golden check r.json --goldens g");
-    SAYS("0 differ, 0 of these tables lack one, 0 others have none, 0 of no case any more");
+    SAYS("0 differ, 0 of these tables lack one, 0 others have none, 0 did not run, 0 of no case any more");
     GIVES(0, "$NG golden diff g/cpu-seed1.json $GOLDENS/cpu-seed1.json");
     SAYS(" 0 differ; 0 only in g/cpu-seed1.json");
     edit("g/cpu-seed1.json", "more.json", "/\"" CASE_PATTERN "\"/{p;s/normal\"/abnormal\"/}");
@@ -204,6 +204,240 @@ static void diff_says_where(void) {
     leave_folder(folder);
 }
 
+/* ---- compare ------------------------------------------------------------------------------------------------------*/
+#define SELECTION "-f 'cast/fp32->e4m3/cpu/r*-sat/tails*' -f 'gemm/e4m3/cpu/*/tails*'"
+#define PRODUCT "gemm.e4m3.cpu.hopper-mma-sync.bf16-out.tails.33x65x97.normal.prequantized"
+
+/* copies.py A B NOISE FACTOR PATTERN: A records of other runs made of a.json, A1.json and on, B of b.json. Every case takes
+ * 100 us times 1 +- NOISE; on side B those that match take FACTOR times that. */
+static const char copier[] =
+    "import json, random, re, sys\n"
+    "a, b, noise, factor, pattern = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]), sys.argv[5]\n"
+    "draw = random.Random(1)\n"
+    "for side, count in (('A', a), ('B', b)):\n"
+    "    for i in range(1, count + 1):\n"
+    "        r = json.load(open(side.lower() + '.json'))\n"
+    "        r['run']['id'] = '%032x' % draw.getrandbits(128)\n"
+    "        for c in r['cases']:\n"
+    "            f = 1 + noise * draw.uniform(-1, 1)\n"
+    "            if side == 'B' and re.search(pattern, c['id']): f *= factor\n"
+    "            c['speed'] = dict(median_s=1e-4 * f, q1_s=0.999e-4 * f, q3_s=1.001e-4 * f, samples=30, roofline=0.5 / f)\n"
+    "        json.dump(r, open(f'{side}{i}.json', 'w'))\n";
+
+static void write_copier(void) {
+    FILE *file = fopen("copies.py", "w");
+    cr_assert(file && fputs(copier, file) >= 0 && !fclose(file));
+}
+
+/* Two real runs of one program, a.json and b.json. */
+static void two_runs(char folder[64]) {
+    enter_folder(folder);
+    GIVES(0, "$NG run -q --backend cpu --no-speed " SELECTION " --json a.json && $NG run -q --backend cpu --no-speed " SELECTION " --json b.json");
+}
+
+static void changes_have_their_words(void) {
+    static const struct {
+        const char *script, *options;
+        int status;
+        const char *fragment;
+    } rows[] = {
+        {"s/\"driver\": null/\"driver\": \"580.159.04\"/", "", 0, "driver: unknown -> 580.159.04"},
+        {"s/\"driver\": null/\"driver\": \"580.159.04\"/", "", 0, "no regression; 26 cases in common, 26 with the same bits"},
+        {"/\"" PRODUCT "\"/s/\"digest\": \"./\"digest\": \"x/", "", 1, "Bits moved inside their bounds: 1\n"},
+        {"/\"" PRODUCT "\"/s/\"digest\": \"./\"digest\": \"x/", "", 1, "regression: 1 moved; 26 cases in common, 25 with the same bits"},
+        {"/\"" PRODUCT "\"/s/\"digest\": \"./\"digest\": \"x/", "--allow-moved", 0, "Bits moved inside their bounds: 1\n"},
+        {"/\"" PRODUCT "\"/{s/\"digest\": \"./\"digest\": \"x/;s/\"differ\": 0, \"first\": .0, 0./\"differ\": 3, \"first\": [4, 5]/}", "", 1,
+         "3 of 2145 elements are not as"},
+        {"/\"" PRODUCT "\"/{s/\"status\": \"pass\"/\"status\": \"fail\"/;s/\"bound_ratio\": [0-9.]*/\"bound_ratio\": 1.5/}", "", 1, "Bounds broken: 1\n"},
+        {"/\"" PRODUCT "\"/s/\"status\": \"pass\"/\"status\": \"crash\"/", "", 1, "Crashed or timed out: 1\n"},
+        {"/\"" PRODUCT "\"/s/\"status\": \"pass\"/\"status\": \"vacuous\"/", "", 1, "Checks that can no longer fail: 1\n"},
+        {"/\"" PRODUCT "\"/s/\"nondeterministic\": false/\"nondeterministic\": true/", "", 1, "Not the same bits from run to run: 1\n"},
+        {"/\"" PRODUCT "\"/d", "", 1, "Cases lost: 1\n"},
+        {"/\"" PRODUCT "\"/s/\"status\": \"pass\", \"reason\": \"\"/\"status\": \"skip\", \"reason\": \"no such thing\"/", "", 1, "skipped: no such thing"},
+        {"/\"" PRODUCT "\"/s/\"bound_ratio\": [0-9.]*/\"bound_ratio\": 0.99/", "", 0, "Error grown inside its bound: 1\n"},
+        {"/\"" PRODUCT "\"/{p;s/normal/abnormal/}", "", 0, "New cases: 1\n"},
+        {"/\"" PRODUCT "\"/{p;s/normal/abnormal/;s/\"status\": \"pass\"/\"status\": \"fail\"/}", "", 1, "Bounds broken: 1\n"},
+    };
+    char folder[64];
+    two_runs(folder);
+    GIVES(0, "$NG compare a.json b.json");
+    SAYS("no regression; 26 cases in common, 26 with the same bits");
+    SAYS("Both ran on the same");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        edit("b.json", "c.json", rows[i].script);
+        int status = sh("$NG compare a.json c.json %s", rows[i].options);
+        cr_expect_eq(status, rows[i].status, "row %zu: exit %d: %s", i, status, said);
+        cr_expect(strstr(said, rows[i].fragment), "row %zu lacks '%s': %s", i, rows[i].fragment, said);
+    }
+    /* and back: what was wrong in A alone is fixed */
+    edit("a.json", "c.json", "/\"" PRODUCT "\"/s/\"status\": \"pass\"/\"status\": \"fail\"/");
+    GIVES(0, "$NG compare c.json b.json");
+    SAYS("Fixed: 1\n");
+    edit("b.json", "d.json", "/\"" PRODUCT "\"/s/\"status\": \"pass\"/\"status\": \"fail\"/");
+    GIVES(0, "$NG compare c.json d.json");
+    SAYS("Fail on both sides: 1\n");
+    leave_folder(folder);
+}
+
+static void what_cannot_be_compared(void) {
+    static const struct {
+        const char *script, *fragment;
+    } rows[] = {
+        {"s/\"level\": \"smoke\"/\"level\": \"ci\"/", "cannot be compared: levels smoke and ci"},
+        {"s/--seed 1\"/--seed 2\"/", "cannot be compared: seeds 1 and 2: other data"},
+        {"s/\"kernels\": \"./\"kernels\": \"x/", "other builds of the kernels,"},
+        {"s/ x86_64\"/ riscv64\"/;s/ aarch64\"/ riscv64\"/", "machines"},
+        {"s/\"gpu\": null/\"gpu\": {\"sm\": 90}/;0,/\"backend\": \"cpu\"/s//\"backend\": \"cuda\"/", "GPU architectures none and sm90"},
+        {"s,narrowgauge.report/1,narrowgauge.report/2,", "is a narrowgauge.report/2; this program knows narrowgauge.report/1"},
+        {"s,narrowgauge.report/1,junit/5,", "is no record of a run (its schema is junit/5)"},
+        {"$d", "cut off after"},
+        {"s/\"status\": \"pass\"/\"status\": \"fine\"/", "names no status"},
+        {"s/\"fingerprint\"/\"fingerprints\"/", "it lacks"},
+        {"/\"" PRODUCT "\"/p", "twice"},
+        {"/\"" PRODUCT "\"/s/\"status\"/status/", "no JSON at byte"},
+        {"/\"id\": \"[cg]/d", "have no case in common that ran"},
+    };
+    char folder[64];
+    two_runs(folder);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        edit("b.json", "c.json", rows[i].script);
+        int status = sh("$NG compare a.json c.json");
+        cr_expect_eq(status, 2, "row %zu: exit %d: %s", i, status, said);
+        expect_no_verdict(rows[i].fragment);
+    }
+    edit("b.json", "c.json", "s/\"kernels\": \"./\"kernels\": \"x/");
+    GIVES(0, "$NG compare --across-builds a.json c.json");
+    SAYS("digests kernels: ");
+    GIVES(2, "$NG compare a.json a.json");
+    expect_no_verdict("are the same run");
+    GIVES(2, "$NG compare a.json");
+    expect_no_verdict("two records are compared");
+    GIVES(2, "$NG compare --baseline a.json");
+    expect_no_verdict("which records are side B?");
+    GIVES(2, "$NG compare a.json nowhere.json");
+    expect_no_verdict("nowhere.json: cannot be read");
+    edit("b.json", "c.json", "s/\"driver\": null/\"driver\": \"580\"/");
+    GIVES(2, "sed -e 's/\"id\": \"[0-9a-f]*\", \"started/\"id\": \"0\", \"started/' b.json > d.json; $NG compare --baseline a.json c.json b.json");
+    expect_no_verdict("no repeats of one side");
+    leave_folder(folder);
+}
+
+/* A slowdown counts with three runs of either side, and only where runs of one side do not differ as much. */
+static void slowdowns(void) {
+    static const struct {
+        const char *noise, *factor, *pattern;
+        int a, b, status;
+        const char *fragment;
+    } rows[] = {
+        {"0.01", "1.1", "hopper-mma-sync/bf16-out/tails", 3, 3, 1, "Slower, confirmed: 1\n  gemm/e4m3/cpu/hopper-mma-sync/bf16-out/tails/33x65x97/normal/prequantized"},
+        {"0.01", "1.1", "hopper-mma-sync/bf16-out/tails", 4, 3, 1, "regression: 1 slower"},
+        {"0.01", "1.1", "hopper-mma-sync/bf16-out/tails", 2, 3, 0, "at least 3 records of either side"},
+        {"0.01", "1.1", "hopper-mma-sync/bf16-out/tails", 1, 1, 0, "Speed ambiguous: 1\n"},
+        {"0.01", "1.03", "hopper-mma-sync/bf16-out/tails", 3, 3, 0, "no regression"},
+        {"0.01", "0.9", "hopper-mma-sync/bf16-out/tails", 3, 3, 0, "Faster, confirmed: 1\n"},
+        {"0.01", "1.1", ".", 3, 3, 1, "the median cpu case takes at least 1."},
+        {"0.01", "1.1", ".", 1, 1, 0, "not confirmed: three records of either side are needed"},
+        {"0.1", "1.1", "hopper-mma-sync/bf16-out/tails", 3, 3, 0, "no regression"},
+        {"0.1", "1", "nothing", 3, 3, 0, "no regression"},
+        {"0.3", "1", "nothing", 3, 3, 0, "no regression"},
+        {"0.01", "1", "nothing", 3, 3, 0, "speed: 26 same"},
+    };
+    char folder[64];
+    two_runs(folder);
+    write_copier();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        cr_assert_eq(sh("rm -f [AB]?.json; python3 copies.py %d %d %s %s '%s'", rows[i].a, rows[i].b, rows[i].noise, rows[i].factor,
+                        rows[i].pattern), 0, "%s", said);
+        int status = sh("$NG compare $(printf -- '--baseline %%s ' A?.json) B?.json");
+        cr_expect_eq(status, rows[i].status, "row %zu: exit %d: %s", i, status, said);
+        cr_expect(strstr(said, rows[i].fragment), "row %zu lacks '%s': %s", i, rows[i].fragment, said);
+    }
+    GIVES(1, "rm -f [AB]?.json; python3 copies.py 3 3 0.01 1.1 hopper-mma-sync/bf16-out/tails; $NG compare -q --json c.json --markdown c.md $(printf -- '--baseline %%s ' A?.json) B?.json");
+    GIVES(0, "python3 -c \"import json; c = json.load(open('c.json')); assert c['regression'] and c['findings'][0]['change'] == 'slower' and c['speed']['slower'] == 1\"");
+    GIVES(0, "grep -q '<details open><summary>Slower, confirmed: 1' c.md && grep -q '^regression: 1 slower' c.md");
+    leave_folder(folder);
+}
+
+/* Fifty pairs of real runs of one program: none is a regression. */
+static void noise_alone(void) {
+    enum { RUNS = 8, PAIRS = 50 };
+    char folder[64];
+    int pairs = 0;
+    enter_folder(folder);
+    GIVES(0, "for i in $(seq %d); do $NG run -q --backend cpu " SELECTION " --json r$i.json || exit 1; done", RUNS);
+    for (int a = 1; a <= RUNS; a++)
+        for (int b = 1; b <= RUNS && pairs < PAIRS; b++) {
+            if (a == b) continue;
+            GIVES(0, "$NG compare r%d.json r%d.json", a, b);
+            SAYS("no regression; 26 cases in common, 26 with the same bits");
+            pairs++;
+        }
+    cr_expect_eq(pairs, PAIRS);
+    leave_folder(folder);
+}
+
+/* ---- validate -----------------------------------------------------------------------------------------------------*/
+#define TIMED "$NG validate --backend cpu " SELECTION " "
+#define VALIDATE TIMED "--no-speed "
+
+/* The last line, and the exit status that goes with it. */
+static void expect_verdict(int status, int expected, const char *line) {
+    const char *last = said + strlen(said);
+    cr_expect_eq(status, expected, "exit %d, expected %d: %s", status, expected, said);
+    for (int n = 0; last > said && n < 2;)
+        n += *--last == '\n';
+    cr_expect(strstr(last, line), "the last line is no '%s': %s", line, said);
+}
+
+static void verdicts(void) {
+    char folder[64];
+    enter_folder(folder);
+    cr_assert_eq(sh("mkdir g"), 0);
+    expect_verdict(sh(VALIDATE), 0, "ACCEPT\n");
+    SAYS("goldens: 26 match, 0 differ");
+    edit(NG_GOLDENS "/cpu-seed1.json", "g/cpu-seed1.json", "/\"" PRODUCT "\"/{s/\\[\"0/[\"1/;t;s/\\[\"./[\"0/}");
+    expect_verdict(sh(VALIDATE "--goldens g --json v.json"), 1, "REVIEW: moved 1\n");
+    SAYS("bits differ from those of cpu-seed1.json");
+    GIVES(0, "python3 -c \"import json; v = json.load(open('v.json')); assert v['verdict'] == 'REVIEW' and v['findings'][0]['change'] == 'moved'\"");
+    expect_verdict(sh(VALIDATE "--goldens g --allow-moved"), 0, "ACCEPT\n");
+    expect_verdict(sh(VALIDATE "--plugin %s -f 'cast/fp32->e4m3/truncates/rne-sat/tails*/normal'", NG_FAULTS), 1, "REJECT: bound 1\n");
+    expect_verdict(sh(VALIDATE "--expect-driver 580.159.04"), 2, "NO VERDICT: --expect-driver 580.159.04: the driver in use");
+    expect_verdict(sh(VALIDATE "--expect-cublaslt '>=99'"), 2, "NO VERDICT: --expect-cublaslt >=99: the cuBLASLt in use");
+    expect_verdict(sh(VALIDATE "--lock-clocks 1980 --device 99"), 2, "NO VERDICT: --lock-clocks: no GPU");
+    expect_verdict(sh(VALIDATE "--baseline nobody"), 2, "no baseline 'nobody'");
+    expect_verdict(sh("$NG validate -f 'nothing/*'"), 2, "NO VERDICT: the run gave none");
+    cr_expect_eq(sh("ls -d ${TMPDIR:-/tmp}/narrowgauge-?????? 2>/dev/null | wc -l | grep -qx 0"), 0, "a folder was left behind");
+    leave_folder(folder);
+}
+
+/* Against baselines by name: what is lost, moved or slower. */
+static void validates_against_baselines(void) {
+    char folder[64];
+    enter_folder(folder);
+    /* seed 7 has no golden: casts have nothing to compare bits with */
+    expect_verdict(sh("$NG validate --backend cpu --no-speed --seed 7 -f 'cast/fp32->e*/cpu/r*-sat/tails*' --save-baseline seven --repeats 1"), 2, "NO VERDICT: nothing to compare bits with");
+    expect_verdict(sh("$NG validate --backend cpu --no-speed --seed 7 -f 'cast/fp32->e*/cpu/r*-sat/tails*' --baseline seven"), 0, "ACCEPT\n");
+    expect_verdict(sh("$NG validate --backend cpu --no-speed --seed 8 -f 'cast/fp32->e*/cpu/r*-sat/tails*' --baseline seven"), 2, "seeds 7 and 8");
+    expect_verdict(sh(TIMED "--save-baseline good --repeats 3"), 0, "ACCEPT\n");
+    cr_assert_eq(sh("mv narrowgauge-baselines/good/*.json . && set -- 2*.json && mv $1 1.json && mv $2 2.json && mv $3 3.json && mkdir lost moved quick bad"), 0, "%s", said);
+    edit("1.json", "lost/1.json", "/\"" PRODUCT "\"/{p;s/normal/abnormal/}");
+    expect_verdict(sh(VALIDATE "--baseline lost"), 1, "REJECT: lost 1\n");
+    edit("1.json", "moved/1.json", "/\"" PRODUCT "\"/s/\"digest\": \"./\"digest\": \"x/");
+    expect_verdict(sh(VALIDATE "--baseline moved"), 1, "REVIEW: moved 1\n");
+    edit("1.json", "bad/1.json", "$d");
+    expect_verdict(sh(VALIDATE "--baseline bad"), 2, "bad/1.json: is no record of a run: cut off");
+    edit("1.json", "bad/1.json", "s/ x86_64\"/ riscv64\"/;s/ aarch64\"/ riscv64\"/");
+    expect_verdict(sh(VALIDATE "--baseline bad"), 2, "machines riscv64 and");
+    /* one case that took a tenth of the time; the others' times are what they were */
+    GIVES(0, "for i in 1 2 3; do sed -e '/\"" PRODUCT "\"/s/\\(\"\\(median\\|q[13]\\)_s\": [0-9.]*\\)\\(e-0\\?[0-9]*\\)\\?/\\1e-09/g' $i.json > quick/$i.json; done; "
+             "! cmp -s 1.json quick/1.json");
+    expect_verdict(sh(TIMED "--baseline quick"), 1, "REJECT: slower ");
+    SAYS("Slower, confirmed: ");
+    SAYS("  gemm/e4m3/cpu/hopper-mma-sync/bf16-out/tails/33x65x97/normal/prequantized\n      1"); /* sorted: the worst comes first */
+    SAYS("validate: run 6 of level smoke");
+    leave_folder(folder);
+}
+
 const ng_test ng_tests[] = {
     {"goldens", "one flipped bit is found", flipped_bit_in_a_golden, 0},
     {"goldens", "absent ones are counted, and fail where they should be", absent_goldens_are_counted, 0},
@@ -212,5 +446,11 @@ const ng_test ng_tests[] = {
     {"goldens", "H200 and CPU have the same bits", gpu_and_cpu_have_the_same_goldens, 0},
     {"goldens", "wrong files are one line and exit 2", goldens_that_are_wrong, 0},
     {"goldens", "diff says where and by how much", diff_says_where, 0},
+    {"compare", "each change has its word and its exit status", changes_have_their_words, 0},
+    {"compare", "what cannot be compared is one line and exit 2", what_cannot_be_compared, 0},
+    {"compare", "a slowdown counts if it is confirmed", slowdowns, 120},
+    {"compare", "fifty pairs of runs of one program", noise_alone, 120},
+    {"validate", "accept, review, reject, no verdict", verdicts, 120},
+    {"validate", "against baselines by name", validates_against_baselines, 120},
 };
 const size_t ng_test_count = COUNT(ng_tests);
