@@ -14,6 +14,7 @@ static const ng_driver drivers[NG_OPS] = {
     [NG_OP_QUANTIZE] = ng_judge_quantize,
     [NG_OP_DEQUANTIZE] = ng_judge_dequantize,
     [NG_OP_GEMM] = ng_judge_gemm,
+    [NG_OP_HADAMARD] = ng_judge_hadamard,
 };
 
 static size_t host_memory(void) {

@@ -80,6 +80,10 @@ typedef struct ng_quantized {
 ng_status ng_quantize(const ng_quantization *quantization, const ng_tensor *source, const ng_quantize_inputs *inputs,
                       int threads, ng_quantized *quantized, ng_error *error);
 void ng_quantized_free(ng_quantized *quantized);
+/* The tensor that a quantizer of this contract quantizes: source itself, or its Hadamard transform in *made (owned), as for OUT
+ * or, where source is transposed already, OUT_T. */
+ng_status ng_quantizer_input(const ng_contract *contract, bool transposed, const ng_tensor *source, int threads, ng_tensor *made,
+                             const ng_tensor **input, ng_error *error);
 /* A format without scales: each element rounded once, saturating. */
 bool ng_is_plain(const ng_quantization *quantization);
 /* The value that element (i, j) stands for; exact. */
@@ -153,6 +157,7 @@ ng_status ng_judge_sweep(ng_judge *judge, const ng_case *one, ng_result *result,
 ng_status ng_judge_quantize(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_dequantize(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_gemm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+ng_status ng_judge_hadamard(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 
 /* How one element's draw came out. */
 typedef struct ng_draw {

@@ -18,6 +18,7 @@ const char *const ng_role_names[NG_ROLES] = {
     [NG_PARAMETER] = "PARAMETER", [NG_PARAMETER_2] = "PARAMETER_2", [NG_GRADIENT] = "GRADIENT",
     [NG_MOMENT_1] = "MOMENT_1", [NG_MOMENT_2] = "MOMENT_2", [NG_MEAN] = "MEAN", [NG_RSTD] = "RSTD",
     [NG_OUT_2] = "OUT_2", [NG_OUT_3] = "OUT_3", [NG_IN_2] = "IN_2",
+    [NG_OUT_T_TENSOR_SCALE] = "OUT_T_TENSOR_SCALE",
 };
 
 static void skip(ng_result *result, const char *why) {

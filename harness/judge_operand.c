@@ -1,5 +1,6 @@
 /* Source data, and operands quantized by the reference. */
 #include "harness/judge_internal.h"
+#include "reference/hadamard.h"
 #include "reference/round.h"
 
 #include <math.h>
@@ -160,4 +161,17 @@ done:
 void ng_quantized_free(ng_quantized *quantized) {
     ng_tensor_free(&quantized->operand.codes);
     ng_tensor_free(&quantized->operand.scales);
+}
+
+ng_status ng_quantizer_input(const ng_contract *contract, bool transposed, const ng_tensor *source, int threads, ng_tensor *made,
+                             const ng_tensor **input, ng_error *error) {
+    static const ng_cast exact = {.rounding = NG_RN_EVEN};
+    const ng_hadamard *h = &contract->hadamard;
+    *input = source;
+    if (!h->size || (h->transposed_only && !transposed)) return NG_OK;
+    ng_status status = ng_tensor_create(NG_FP32, source->rows, source->columns, made, error);
+    if (status) return status;
+    *input = made;
+    status = ng_reference_hadamard(h, &exact, source, threads, made);
+    return status ? ng_fail(error, status, "the reference could not transform a %lld x %lld tensor", (long long)source->rows, (long long)source->columns) : NG_OK;
 }

@@ -43,7 +43,9 @@ typedef struct piece {
     ng_judge *judge;
     const ng_case *one;
     const ng_quantization *q;
-    const ng_tensor *source; /* [rows][columns] */
+    const ng_tensor *source; /* [rows][columns], what the kernel gets */
+    const ng_tensor *base;   /* what it quantizes: source, or its Hadamard transform, which is owned then */
+    ng_tensor transformed;
     ng_tensor words;         /* stochastic rounding */
     float given;
     ng_quantized expected, expected_t;
@@ -66,15 +68,30 @@ static ng_status transpose(const ng_tensor *from, ng_tensor *to, ng_error *error
     return status;
 }
 
+/* What OUT_T stands for, before its quantization: owned. */
+static ng_status turned_base(const piece *p, ng_tensor *turned, ng_error *error) {
+    ng_tensor made = {0}, plain = {0};
+    const ng_tensor *base;
+    ng_status status = transpose(p->source, &plain, error);
+    if (!status) status = ng_quantizer_input(&p->one->kernel->contract, true, &plain, p->judge->threads, &made, &base, error);
+    if (!status) *turned = *base;
+    if (status || base == &made) ng_tensor_free(&plain);
+    if (status) ng_tensor_free(&made);
+    return status;
+}
+
 static ng_status expect(piece *p, ng_error *error) {
     ng_quantize_inputs inputs = inputs_of(p);
     ng_tensor turned = {0};
-    ng_status status = ng_quantize(p->q, p->source, &inputs, p->judge->threads, &p->expected, error);
-    if (!status && p->transposed) status = transpose(p->source, &turned, error);
+    ng_status status = ng_quantize(p->q, p->base, &inputs, p->judge->threads, &p->expected, error);
+    if (!status && p->transposed) status = turned_base(p, &turned, error);
     if (!status && p->transposed) status = ng_quantize(p->q, &turned, &inputs, p->judge->threads, &p->expected_t, error);
     ng_tensor_free(&turned);
     return status;
 }
+
+/* Whether OUT_T has a tensor scale of its own. */
+static bool has_other_scale(const piece *p) { return p->transposed && p->q->tensor_scale && p->one->kernel->contract.hadamard.size; }
 
 static ng_status outputs(piece *p, const ng_operand *o, ng_role codes, ng_role scales, ng_error *error) {
     ng_status status = ng_session_output(&p->session, codes, o->codes.format, o->codes.rows, o->codes.columns, error);
@@ -91,6 +108,7 @@ static ng_status fill_session(piece *p, ng_error *error) {
     if (!status) status = outputs(p, &p->expected.operand, NG_OUT, NG_OUT_SCALES, error);
     if (!status && p->q->tensor_scale) status = ng_session_output(&p->session, NG_OUT_TENSOR_SCALE, NG_FP32, 1, 1, error);
     if (!status && p->transposed) status = outputs(p, &p->expected_t.operand, NG_OUT_T, NG_OUT_T_SCALES, error);
+    if (!status && has_other_scale(p)) status = ng_session_output(&p->session, NG_OUT_T_TENSOR_SCALE, NG_FP32, 1, 1, error);
     return status;
 }
 
@@ -116,9 +134,11 @@ static ng_status compare_role(piece *p, ng_role role, const ng_tensor *want, int
 
 static ng_status compare_piece(piece *p, int64_t row0, ng_tally *tally, ng_result *result) {
     const ng_operand *o = &p->expected.operand, *t = &p->expected_t.operand;
-    float tensor_scale = o->tensor_scale;
+    float tensor_scale = o->tensor_scale, other_scale = t->tensor_scale;
     ng_tensor one = {p->q->tensor_scale ? &tensor_scale : NULL, NG_FP32, NG_HOST, 1, 1, sizeof tensor_scale};
+    ng_tensor other = {has_other_scale(p) ? &other_scale : NULL, NG_FP32, NG_HOST, 1, 1, sizeof other_scale};
     ng_status status = compare_role(p, NG_OUT_TENSOR_SCALE, &one, row0, tally, result);
+    if (!status) status = compare_role(p, NG_OUT_T_TENSOR_SCALE, &other, row0, tally, result);
     if (!status) status = compare_role(p, NG_OUT_SCALES, &o->scales, row0, tally, result);
     if (!status) status = compare_role(p, NG_OUT, &o->codes, row0, tally, result);
     if (!status && p->transposed) status = compare_role(p, NG_OUT_T_SCALES, &t->scales, 0, tally, result);
@@ -131,6 +151,7 @@ static void end_piece(piece *p) {
     ng_quantized_free(&p->expected);
     ng_quantized_free(&p->expected_t);
     ng_tensor_free(&p->words);
+    ng_tensor_free(&p->transformed);
 }
 
 /* Prepares a session on this source and launches. */
@@ -139,9 +160,10 @@ static ng_status run_piece(piece *p, bool quiet, ng_result *result, bool *launch
     problem.m = p->source->rows;
     problem.n = p->source->columns;
     *launched = false;
+    ng_status status = ng_quantizer_input(&p->one->kernel->contract, false, p->source, p->judge->threads, &p->transformed, &p->base, error);
+    if (status) return status;
     if (p->q->rule == NG_SCALE_GIVEN) p->given = given_scale(p->q, host_amax(p->source));
     if (!ng_session_begin(&p->session, p->judge, p->one->kernel, &problem, result)) return NG_OK;
-    ng_status status = NG_OK;
     if (is_stochastic(p->q)) {
         status = ng_tensor_create(NG_FP32, p->source->rows, p->source->columns, &p->words, error);
         for (int64_t i = 0; !status && i < p->source->rows * p->source->columns; i++)
@@ -161,7 +183,7 @@ static ng_status check_reference(const piece *p, ng_result *result, int64_t *by_
     const ng_operand *o = &p->expected.operand;
     int64_t rows = p->q->blocks.rows ? p->q->blocks.rows : 1, columns = p->q->blocks.columns;
     bool whole_row = !columns && p->q->blocks.rows;
-    double amax = spans_tensor(p->q) ? host_amax(p->source) : 0;
+    double amax = spans_tensor(p->q) ? host_amax(p->base) : 0;
     ng_status status = NG_OK;
     if (!columns) columns = whole_row ? p->source->columns : WITNESS_COLUMNS;
     if (is_stochastic(p->q) || p->q->rule == NG_SCALE_GIVEN || !p->source->rows || !p->source->columns) return NG_OK;
@@ -175,11 +197,11 @@ static ng_status check_reference(const piece *p, ng_result *result, int64_t *by_
         ng_quantized mpfr = {.operand = {.blocks = p->q->blocks}};
         ng_tensor window = {0};
         float tensor_scale = 1;
-        status = ng_tensor_create(p->source->format, height, width, &window, error);
+        status = ng_tensor_create(p->base->format, height, width, &window, error);
         if (!status) status = ng_tensor_create(p->q->element, height, width, &mpfr.operand.codes, error);
         if (!status) status = ng_tensor_create(p->q->scale, ng_block_count(p->q->blocks.rows, height), ng_block_count(p->q->blocks.columns, width), &mpfr.operand.scales, error);
         for (int64_t k = 0; !status && k < height * width; k++)
-            ng_set_code(&window, k / width, k % width, ng_get_code(p->source, i + k / width, j + k % width));
+            ng_set_code(&window, k / width, k % width, ng_get_code(p->base, i + k / width, j + k % width));
         if (!status) {
             status = ng_reference_quantize(p->q, &window, &inputs, NG_TIER_MPFR, &mpfr.operand.codes, &mpfr.operand.scales, &tensor_scale);
             if (status) ng_fail(error, status, "the MPFR reference could not quantize a %lld x %lld window", (long long)height, (long long)width);
@@ -263,7 +285,7 @@ static void publish_recipe(const recipe *r, int64_t elements, ng_result *result)
 
 /* ---- the driver ---------------------------------------------------------------------------------------------------*/
 static ng_status recipe_of_piece(piece *p, const double *whole_amax, int64_t row0, recipe *r, ng_error *error) {
-    if (!whole_amax) return add_recipe(p->judge, p->source, &p->expected, row0, r, error);
+    if (!whole_amax) return add_recipe(p->judge, p->base, &p->expected, row0, r, error);
     ng_quantize_inputs inputs = inputs_of(p);
     ng_quantized whole;
     inputs.tensor_amax = whole_amax;
@@ -332,7 +354,7 @@ static ng_status launch_own(piece *p, uint64_t seed, ng_result *result, bool *la
 
 /* What does not depend on the words must not change with them; what does must look random, and change with the seed. */
 static ng_status judge_draws(const piece *with, uint64_t seed, ng_draw *draws, ng_result *result, ng_error *error) {
-    piece own = {.judge = with->judge, .one = with->one, .q = with->q, .source = with->source, .given = with->given, .expected = with->expected};
+    piece own = {.judge = with->judge, .one = with->one, .q = with->q, .source = with->source, .base = with->base, .given = with->given, .expected = with->expected};
     piece other = own;
     int64_t impossible = 0;
     double randomness = 0;
@@ -341,7 +363,7 @@ static ng_status judge_draws(const piece *with, uint64_t seed, ng_draw *draws, n
     if (status || !launched) goto done;
     if (with->expected.operand.scales.data && !ng_tensor_equal(&own.session.first[NG_OUT_SCALES], &with->expected.operand.scales))
         ng_accuse(result, NG_FAIL, "scales change with the random words");
-    status = draws_of(with, with->source, &own.session.first[NG_OUT], draws, &impossible, error);
+    status = draws_of(with, with->base, &own.session.first[NG_OUT], draws, &impossible, error);
     if (status) goto done;
     if (impossible) ng_accuse(result, NG_FAIL, "%lld elements went where no random word leads", (long long)impossible);
     ng_check_draw_list(draws, with->source->rows * with->source->columns, with->source->columns, result, &randomness);
@@ -356,18 +378,18 @@ done:
 
 /* A gradient's row-wise and column-wise copies must not err alike: both are used, and their errors would add up. */
 static ng_status judge_both_copies(const piece *with, uint64_t seed, ng_draw *draws, ng_draw *draws_t, ng_result *result, ng_error *error) {
-    piece own = {.judge = with->judge, .one = with->one, .q = with->q, .source = with->source, .given = with->given, .expected = with->expected,
-                 .transposed = true};
+    piece own = {.judge = with->judge, .one = with->one, .q = with->q, .source = with->source, .base = with->base, .given = with->given,
+                 .expected = with->expected, .transposed = true};
     ng_tensor turned = {0};
     int64_t impossible = 0, rows = with->source->rows, columns = with->source->columns;
     double randomness;
     bool launched;
     uint32_t *zeros = calloc((size_t)(rows * columns) + 1, sizeof *zeros);
-    ng_status status = zeros ? transpose(with->source, &turned, error) : ng_fail(error, NG_NO_MEMORY, "no memory to look at random draws");
+    ng_status status = zeros ? turned_base(with, &turned, error) : ng_fail(error, NG_NO_MEMORY, "no memory to look at random draws");
     if (!status) status = quantize_with(with, &turned, zeros, &own.expected_t, error);
     if (!status) status = launch_own(&own, seed, result, &launched, error);
     if (status || !launched) goto done;
-    status = draws_of(with, with->source, &own.session.first[NG_OUT], draws, &impossible, error);
+    status = draws_of(with, with->base, &own.session.first[NG_OUT], draws, &impossible, error);
     if (!status) status = draws_of(with, &turned, &own.session.first[NG_OUT_T], draws_t, &impossible, error);
     if (status) goto done;
     if (impossible) ng_accuse(result, NG_FAIL, "%lld elements of both copies went where no random word leads", (long long)impossible);
@@ -444,7 +466,7 @@ ng_status ng_judge_quantize(ng_judge *judge, const ng_case *one, ng_result *resu
     ng_status status = NG_OK;
     ng_tally_begin(&r.tally);
     ng_tally_begin(&r.recipe.tally);
-    if (step < rows && spans_tensor(q)) {
+    if (step < rows && spans_tensor(q) && !one->kernel->contract.hadamard.size) { /* the transform's maximum is not the source's: a piece's own then */
         status = ng_source_amax(judge, &one->data, one->kernel->in, &amax, error);
         whole_amax = &amax;
     }

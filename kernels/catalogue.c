@@ -6,6 +6,7 @@ static const ng_kernel_list *const lists[] = {
     &ng_cpu_dequantizers,
     &ng_cpu_gemms,
     &ng_cpu_mma_gemms,
+    &ng_cpu_hadamards,
     &ng_cpu_norms,
 #ifdef NG_HAVE_CUDA
     &ng_cuda_casts,

@@ -14,6 +14,7 @@ extern const ng_kernel_list ng_cpu_quantizers;   /* cpu/quantize.c */
 extern const ng_kernel_list ng_cpu_dequantizers; /* cpu/dequantize.c */
 extern const ng_kernel_list ng_cpu_gemms;        /* cpu/gemm.c */
 extern const ng_kernel_list ng_cpu_mma_gemms;    /* cpu/mma_kernels.c */
+extern const ng_kernel_list ng_cpu_hadamards;    /* cpu/hadamard.c: alone, and fused with quantization */
 extern const ng_kernel_list ng_cpu_norms;        /* cpu/norm.c: forward and backward */
 extern const ng_kernel_list ng_cuda_casts, ng_cuda_quantizers, ng_cuda_dequantizers, ng_cuda_gemms; /* cuda/rows.c */
 

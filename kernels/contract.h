@@ -234,5 +234,6 @@ typedef struct ng_operand {
 
 /* Families of operations with a contract of their own. */
 #include "contract_norm.h"
+#include "contract_hadamard.h"
 
 #endif

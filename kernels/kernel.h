@@ -18,7 +18,7 @@ typedef enum ng_op {
     NG_OP_DEQUANTIZE, /* IN codes + IN_SCALES (+ IN_TENSOR_SCALE) -> OUT, contract.cast: one rounding of the exact product */
     NG_OP_GEMM,       /* OUT[m][n] = sum over k A[m][k] B[n][k] (+ BIAS[n]); A, B stored with k contiguous ("TN"), or as
                          contract.a_transposed and b_transposed say */
-    NG_OP_HADAMARD,   /* IN -> OUT: every 1 x problem.block group of columns times diag(sign) H / sqrt-free factor */
+    NG_OP_HADAMARD,   /* IN -> OUT: contract.hadamard over groups of columns, contract.cast (contract_hadamard.h) */
     NG_OP_NORM_FORWARD,  /* IN (+ IN_2), PARAMETER gamma, PARAMETER_2 beta -> OUT, MEAN, RSTD (+ OUT_2, scales): contract_norm.h */
     NG_OP_NORM_BACKWARD, /* IN, GRADIENT, PARAMETER, PARAMETER_2, MEAN, RSTD -> OUT dx, OUT_2 dgamma, OUT_3 dbeta */
     NG_OP_OPTIMIZER,
@@ -61,6 +61,7 @@ typedef enum ng_role {
     NG_OUT_2,
     NG_OUT_3,
     NG_IN_2,             /* [R][C]: norms: the residual that is added to IN */
+    NG_OUT_T_TENSOR_SCALE, /* [1][1] fp32, decoding: OUT_T's, where a Hadamard transform makes it another tensor than OUT */
     NG_ROLES,
 } ng_role;
 
@@ -74,7 +75,7 @@ typedef struct ng_problem {
     ng_op op;
     ng_phase phase;
     int64_t m, n, k;      /* products: OUT is m x n. Other operations: m rows, n columns, k 0 */
-    uint32_t block;       /* NG_OP_HADAMARD: group size */
+    uint32_t block;       /* unused */
     uint64_t seed, offset; /* stochastic rounding without NG_RANDOM_WORDS */
     double scalars[NG_SCALARS];
 } ng_problem;
@@ -98,6 +99,7 @@ typedef struct ng_contract {
     bool bias;                    /* NG_OP_GEMM: NG_BIAS is added to the sum, in binary32, before the cast */
     bool a_transposed, b_transposed; /* NG_OP_GEMM, plain formats: stored [k][m], [k][n] ("NN": b, "NT": both) */
     ng_norm norm;                 /* NG_OP_NORM_FORWARD, NG_OP_NORM_BACKWARD */
+    ng_hadamard hadamard;         /* NG_OP_HADAMARD; NG_OP_QUANTIZE: before the quantization */
 } ng_contract;
 
 typedef struct ng_launch {

@@ -66,6 +66,16 @@ const ng_case_row ng_case_rows[] = {
     {"speed", NG_OP_QUANTIZE, "quantize/bf16->mxfp8/cuda/round-up", "activations", 8192, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
     {"speed", NG_OP_QUANTIZE, "quantize/bf16->nvfp4/cuda/te", "activations", 8192, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
 
+    /* ---- random Hadamard transform -------------------------------------------------------------------------------*/
+    {"hadamard", NG_OP_HADAMARD, "hadamard/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    /* whole groups of every size; one outlier in a group, which the transform spreads; sums that no order rounds */
+    {"hadamard", NG_OP_HADAMARD, "hadamard/*", NULL, 64, 256, 0, DATA(NG_OUTLIERS, NG_INTEGERS, NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE), PRE, .level = NG_CI},
+    {"hadamard", NG_OP_HADAMARD, "hadamard/*", "rows", 65600, 16, 0, ORDINARY, PRE, .level = NG_CI},
+    {"hadamard", NG_OP_HADAMARD, "hadamard/*", "one", 1, 1, 0, ORDINARY, PRE, .level = NG_CI},
+    {"hadamard", NG_OP_HADAMARD, "hadamard/*", NULL, 4096, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_HADAMARD, "hadamard/bf16->bf16/cuda/16-over-4", "activations", 16384, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_QUANTIZE, "quantize/bf16->nvfp4/cuda/te-rht16-columns-sr8-carry", "gradients", 16384, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+
     {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
     /* nonfinite: every code of elements and scales */
     {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", NULL, 128, 256, 0, DATA(NG_LOGNORMAL, NG_NONFINITE), PRE, .level = NG_CI},

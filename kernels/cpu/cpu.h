@@ -133,4 +133,7 @@ NG_ALWAYS_INLINE void ng_cpu_load_bits(ng_format_id in, const void *row, int64_t
  * first, first + 1, ... (common/philox.h). */
 void ng_cpu_words(const ng_launch *launch, int64_t row, int64_t from, int64_t n, uint64_t first, uint32_t *words);
 
+/* The launch function of quantizers without a transform (quantize.c). */
+ng_status ng_cpu_quantize(const ng_kernel *kernel, const ng_launch *launch);
+
 #endif

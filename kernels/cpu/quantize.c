@@ -269,7 +269,7 @@ static ng_status check_launch(const ng_kernel *kernel, const ng_launch *launch) 
     return status;
 }
 
-static ng_status launch_quantize(const ng_kernel *kernel, const ng_launch *launch) {
+ng_status ng_cpu_quantize(const ng_kernel *kernel, const ng_launch *launch) {
     const ng_quantization *q = &kernel->contract.quantization;
     const ng_tensor *in = &launch->tensors[NG_IN];
     const int threads = ng_cpu_team(launch->device, in->rows * in->columns);
@@ -310,7 +310,7 @@ static ng_status launch_quantize(const ng_kernel *kernel, const ng_launch *launc
      .contract = {.cast = NG_ELEMENT_CAST(element, how, sr, r),                                                       \
                   .quantization = NG_QUANTIZATION(element, scale, rows, columns, rule, over, how, sr, r),             \
                   .determinism = repeatable},                                                                         \
-     .supports = ng_cpu_supports, .launch = launch_quantize},
+     .supports = ng_cpu_supports, .launch = ng_cpu_quantize},
 
 static const ng_kernel kernels[] = {NG_QUANTIZE_ROWS};
 
