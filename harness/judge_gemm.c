@@ -185,7 +185,7 @@ static ng_status fill_session(product *p, ng_error *error) {
     }
     if (!status && p->bias.data) status = ng_session_input(&p->session, NG_BIAS, &p->bias, error);
     if (!status) status = ng_session_output(&p->session, NG_OUT, p->kernel->out, p->problem.m, p->problem.n, error);
-    if (p->contract.accumulate_into) p->session.initial = initial_of(p);
+    if (p->contract.accumulate_into) p->session.initial[NG_OUT] = initial_of(p);
     return status;
 }
 

@@ -102,8 +102,8 @@ typedef struct ng_session {
     int variant;
     ng_guarded roles[NG_ROLES];
     ng_tensor first[NG_ROLES]; /* outputs of the first launch */
-    uint32_t written;          /* bit per role: outputs */
-    const ng_tensor *initial;  /* what OUT holds before a launch; NULL: poison */
+    uint64_t written;          /* bit per role: outputs */
+    const ng_tensor *initial[NG_ROLES]; /* what an output holds before a launch; NULL: poison */
     ng_guarded workspace;
     ng_error broken;           /* what kept a launch from having a verdict: the device, memory; status NG_OK: nothing */
 } ng_session;

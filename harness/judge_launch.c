@@ -18,6 +18,9 @@ const char *const ng_role_names[NG_ROLES] = {
     [NG_PARAMETER] = "PARAMETER", [NG_PARAMETER_2] = "PARAMETER_2", [NG_GRADIENT] = "GRADIENT",
     [NG_MOMENT_1] = "MOMENT_1", [NG_MOMENT_2] = "MOMENT_2", [NG_MEAN] = "MEAN", [NG_RSTD] = "RSTD",
     [NG_OUT_2] = "OUT_2", [NG_OUT_3] = "OUT_3", [NG_IN_2] = "IN_2",
+    [NG_FOUND_INF] = "FOUND_INF", [NG_LOSS_SCALE] = "LOSS_SCALE", [NG_GROWTH_COUNT] = "GROWTH_COUNT", [NG_STEP_COUNT] = "STEP_COUNT",
+    [NG_MOMENT_1_SCALES] = "MOMENT_1_SCALES", [NG_MOMENT_2_SCALES] = "MOMENT_2_SCALES",
+    [NG_LABELS] = "LABELS", [NG_ROW_MAX] = "ROW_MAX", [NG_ROW_SUM] = "ROW_SUM",
     [NG_OUT_T_TENSOR_SCALE] = "OUT_T_TENSOR_SCALE",
 };
 
@@ -70,7 +73,7 @@ ng_status ng_session_input_dense(ng_session *session, ng_role role, const ng_ten
 
 ng_status ng_session_output(ng_session *session, ng_role role, ng_format_id format, int64_t rows, int64_t columns,
                             ng_error *error) {
-    session->written |= 1u << role;
+    session->written |= (uint64_t)1 << role;
     ng_status status = ng_tensor_create(format, rows, columns, &session->first[role], error);
     if (status) return status;
     return ng_guarded_create(format, rows, columns, padding_of(format, rows, columns), &session->roles[role], error);
@@ -118,7 +121,7 @@ static ng_status prepare_outputs(ng_session *session, int poison) {
     for (int role = 0; role < NG_ROLES && !status; role++) {
         ng_guarded *g = &session->roles[role];
         if (!writes(session, role)) continue;
-        if (role == NG_OUT && session->initial) ng_tensor_copy(session->initial, &g->tensor);
+        if (session->initial[role]) ng_tensor_copy(session->initial[role], &g->tensor);
         else ng_guarded_poison(g, poison);
         if (on_gpu(session)) status = ng_guarded_send(g, &session->judge->gpu, &session->broken);
     }
@@ -225,7 +228,7 @@ static void compare_outputs(const ng_session *session, int poison, uint32_t laun
     for (int role = 0; role < NG_ROLES; role++) {
         if (!writes(session, role) || result->nondeterministic) continue;
         changes found = compare(&session->first[role], &session->roles[role].tensor, poison);
-        bool poisoned = !(role == NG_OUT && session->initial);
+        bool poisoned = !session->initial[role];
         if (poisoned && found.unwritten)
             ng_accuse(result, NG_FAIL, "%lld elements of %s were never written, the first at [%lld][%lld]",
                       (long long)found.unwritten, ng_role_names[role], (long long)found.row, (long long)found.column);
@@ -301,7 +304,7 @@ static double session_bytes(const ng_session *session) {
     double bytes = 0;
     for (int role = 0; role < NG_ROLES; role++) {
         const ng_tensor *t = &session->roles[role].tensor;
-        bool twice = (role == NG_OUT && session->initial) || (role == NG_IN && reads_twice(session->kernel));
+        bool twice = session->initial[role] || (role == NG_IN && reads_twice(session->kernel));
         if (t->data) bytes += (double)ng_row_bytes(t->format, t->columns) * (double)t->rows * (twice ? 2 : 1);
     }
     return bytes;

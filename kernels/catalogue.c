@@ -8,6 +8,9 @@ static const ng_kernel_list *const lists[] = {
     &ng_cpu_mma_gemms,
     &ng_cpu_hadamards,
     &ng_cpu_norms,
+    &ng_cpu_optimizers,
+    &ng_cpu_activations,
+    &ng_cpu_losses,
 #ifdef NG_HAVE_CUDA
     &ng_cuda_casts,
     &ng_cuda_quantizers,

@@ -16,6 +16,9 @@ extern const ng_kernel_list ng_cpu_gemms;        /* cpu/gemm.c */
 extern const ng_kernel_list ng_cpu_mma_gemms;    /* cpu/mma_kernels.c */
 extern const ng_kernel_list ng_cpu_hadamards;    /* cpu/hadamard.c: alone, and fused with quantization */
 extern const ng_kernel_list ng_cpu_norms;        /* cpu/norm.c: forward and backward */
+extern const ng_kernel_list ng_cpu_optimizers;   /* cpu/optimizer.c: with cpu/optimizer_steps.c */
+extern const ng_kernel_list ng_cpu_activations;  /* cpu/activation.c: forward and backward */
+extern const ng_kernel_list ng_cpu_losses;       /* cpu/loss.c */
 extern const ng_kernel_list ng_cuda_casts, ng_cuda_quantizers, ng_cuda_dequantizers, ng_cuda_gemms; /* cuda/rows.c */
 
 extern const ng_kernel_list ng_cublaslt_gemms;   /* cublaslt/rows.c */

@@ -234,6 +234,8 @@ typedef struct ng_operand {
 
 /* Families of operations with a contract of their own. */
 #include "contract_norm.h"
+#include "contract_optimizer.h"
+#include "contract_activation.h"
 #include "contract_hadamard.h"
 
 #endif

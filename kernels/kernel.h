@@ -21,9 +21,11 @@ typedef enum ng_op {
     NG_OP_HADAMARD,   /* IN -> OUT: contract.hadamard over groups of columns, contract.cast (contract_hadamard.h) */
     NG_OP_NORM_FORWARD,  /* IN (+ IN_2), PARAMETER gamma, PARAMETER_2 beta -> OUT, MEAN, RSTD (+ OUT_2, scales): contract_norm.h */
     NG_OP_NORM_BACKWARD, /* IN, GRADIENT, PARAMETER, PARAMETER_2, MEAN, RSTD -> OUT dx, OUT_2 dgamma, OUT_3 dbeta */
-    NG_OP_OPTIMIZER,
-    NG_OP_ACTIVATION,
-    NG_OP_LOSS,
+    NG_OP_OPTIMIZER,     /* PARAMETER, MOMENT_1, MOMENT_2 changed in place by GRADIENT, and the steps around: contract_optimizer.h */
+    NG_OP_ACTIVATION,    /* IN (, IN_2) -> OUT (+ scales): contract_activation.h */
+    NG_OP_LOSS,          /* IN, LABELS -> OUT [R][1], ROW_MAX, ROW_SUM */
+    NG_OP_ACTIVATION_BACKWARD, /* IN (, IN_2), GRADIENT -> OUT (, OUT_2) */
+    NG_OP_LOSS_BACKWARD, /* IN, LABELS, ROW_MAX, ROW_SUM, GRADIENT [R][1] -> OUT */
     NG_OPS,
 } ng_op;
 
@@ -62,12 +64,22 @@ typedef enum ng_role {
     NG_OUT_3,
     NG_IN_2,             /* [R][C]: norms: the residual that is added to IN */
     NG_OUT_T_TENSOR_SCALE, /* [1][1] fp32, decoding: OUT_T's, where a Hadamard transform makes it another tensor than OUT */
+    NG_FOUND_INF,        /* [1][1] fp32: optimizers and their scaler, this and the next three */
+    NG_LOSS_SCALE,
+    NG_GROWTH_COUNT,
+    NG_STEP_COUNT,
+    NG_MOMENT_1_SCALES,  /* [R][ceil(C / 128)] fp32: of fp8 moments */
+    NG_MOMENT_2_SCALES,
+    NG_LABELS,           /* [R][1] int32 (fp32 storage) */
+    NG_ROW_MAX,          /* [R][1] fp32 */
+    NG_ROW_SUM,          /* [R][1] fp32 */
     NG_ROLES,
 } ng_role;
 
 /* Scalars of an operation, by name, exactly as the user passed them. */
 typedef enum ng_scalar {
     NG_EPSILON, NG_LEARNING_RATE, NG_BETA1, NG_BETA2, NG_WEIGHT_DECAY, NG_STEP, NG_GRADIENT_SCALE, NG_ALPHA, NG_BETA,
+    NG_GROWTH, NG_BACKOFF, NG_GROWTH_INTERVAL, NG_MAX_NORM,
     NG_SCALARS,
 } ng_scalar;
 
@@ -99,6 +111,8 @@ typedef struct ng_contract {
     bool bias;                    /* NG_OP_GEMM: NG_BIAS is added to the sum, in binary32, before the cast */
     bool a_transposed, b_transposed; /* NG_OP_GEMM, plain formats: stored [k][m], [k][n] ("NN": b, "NT": both) */
     ng_norm norm;                 /* NG_OP_NORM_FORWARD, NG_OP_NORM_BACKWARD */
+    ng_optimizer optimizer;       /* NG_OP_OPTIMIZER */
+    ng_activation activation;     /* NG_OP_ACTIVATION, NG_OP_ACTIVATION_BACKWARD */
     ng_hadamard hadamard;         /* NG_OP_HADAMARD; NG_OP_QUANTIZE: before the quantization */
 } ng_contract;
 
@@ -112,6 +126,11 @@ typedef struct ng_launch {
     int variant;                 /* 0 .. variants() - 1 */
     char *message;               /* where a failing launch says why; may be NULL */
     size_t message_bytes;
+    /* Many tensors in one launch (NG_OP_OPTIMIZER): where list_count is not 0, the i-th tensor of a role is lists[role][i], and tensors
+     * [role] holds the roles of one number alone (FOUND_INF ...) and OUT. The arrays are host memory, read before launch returns.
+     * The problem is then 1 x all their elements. */
+    int64_t list_count;
+    const ng_tensor *lists[NG_ROLES];
 } ng_launch;
 
 typedef struct ng_kernel {
