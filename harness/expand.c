@@ -87,9 +87,12 @@ static bool made_for_format(ng_distribution d) {
     return d == NG_INTEGERS || d == NG_TIES || d == NG_SUBNORMAL || d == NG_BLOCK_EDGES || d == NG_NEAR_OVERFLOW;
 }
 
+static bool is_norm(const ng_kernel *kernel) { return kernel->op == NG_OP_NORM_FORWARD || kernel->op == NG_OP_NORM_BACKWARD; }
+
 static ng_format_id target_of(const ng_kernel *kernel, const ng_quantization *q, ng_distribution d) {
     if (!made_for_format(d)) return NG_BF16;
     if (kernel->op == NG_OP_CAST) return kernel->out;
+    if (is_norm(kernel)) return kernel->in;
     return q->rule == NG_SCALE_ABSENT ? kernel->in : q->element;
 }
 
@@ -172,6 +175,7 @@ static ng_status add_elementwise(builder *b, ng_case one, ng_distribution distri
     const ng_kernel *kernel = one.kernel;
     p->op = kernel->op;
     p->k = 0;
+    if (is_norm(kernel)) p->scalars[NG_EPSILON] = 1e-5; /* PyTorch's default */
     p->seed = data_seed(b->selection, one.problem_name, p->m, p->n, 1);
     one.data = (ng_data_spec){.distribution = distribution, .seed = data_seed(b->selection, one.problem_name, p->m, p->n, 0),
                               .target = one.data.target ? one.data.target : target_of(kernel, &kernel->contract.quantization, distribution),

@@ -156,6 +156,7 @@ ng_status ng_judge_every_input(ng_judge *judge, const ng_case *one, ng_result *r
 ng_status ng_judge_sweep(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_quantize(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_dequantize(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+ng_status ng_judge_norm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_gemm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_hadamard(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 

@@ -120,6 +120,10 @@ const ng_case_row ng_case_rows[] = {
     {"gemm", NG_OP_GEMM, "gemm/*", NULL, 512, 512, 1024, DATA(NG_NORMAL, NG_UNIFORM, NG_LOGNORMAL, NG_STUDENT), PRE, .level = NG_NIGHTLY},
     {"gemm", NG_OP_GEMM, "gemm/*", NULL, 96, 160, 288, DATA(NG_OUTLIERS), NG_AUTOCAST, .level = NG_NIGHTLY},
 
+    /* ---- norms ---------------------------------------------------------------------------------------------------*/
+    {"norms", NG_OP_NORM_FORWARD, "*norm/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+
     /* ---- --model, and --x --w --dy: the recipes that training chooses from ---------------------------------------*/
     {"model", NG_OP_GEMM, "gemm/bf16/cpu/fp32-chain/bf16-out", .use = NG_ROW_MODEL, .phases = PHASES},
     {"model", NG_OP_GEMM, "gemm/e4m3/cpu/fp32-chain/bf16-out", .use = NG_ROW_MODEL, .phases = PHASES},
