@@ -246,6 +246,11 @@ static double hat_of(const ng_norm *norm, const ng_norm_weights *w, double x, in
     return norm->from_output ? (x - w->beta[j]) / w->divisor[j] : (x - mean) * rstd;
 }
 
+/* Whether h's difference or h itself may be infinite in binary32. */
+static bool hat_overflows(const ng_norm *norm, const ng_norm_weights *w, double x, int64_t j, double mean, double h) {
+    return !(fabs(x - (norm->from_output ? w->beta[j] : mean)) * 1.0001 < largest) || !(fabs(h) * 1.0001 < largest);
+}
+
 typedef struct gradients {
     double mean, rstd;
 } gradients;
@@ -277,8 +282,11 @@ static void backward_row(const ng_norm *norm, const ng_norm_operands *o, const n
     ng_decode_row(o->in, row, 0, n, h);
     ng_decode_row(o->gradient, row, 0, n, g);
     bool finite = all_finite(h, n) && all_finite(g, n) && isfinite(given.mean) && isfinite(given.rstd);
+    bool overflow = false;
     for (int64_t j = 0; j < n; j++) {
-        h[j] = hat_of(norm, w, h[j], j, given.mean, given.rstd);
+        double value = h[j];
+        h[j] = hat_of(norm, w, value, j, given.mean, given.rstd);
+        overflow |= hat_overflows(norm, w, value, j, given.mean, h[j]);
         g[j] *= w->w[j];
         gh[j] = g[j] * h[j];
     }
@@ -288,7 +296,7 @@ static void backward_row(const ng_norm *norm, const ng_norm_operands *o, const n
         sum_of(g, n, &unused, &unused, &r.g_absolute);
     }
     sum_of(gh, n, &r.gh, &r.gh_low, &r.gh_absolute);
-    bool overflow = !(r.g_absolute * 1.0001 < largest) || !(r.gh_absolute * 1.0001 < largest);
+    overflow |= !(r.g_absolute * 1.0001 < largest) || !(r.gh_absolute * 1.0001 < largest);
     divide(C, &r.g, &r.g_low);
     divide(C, &r.gh, &r.gh_low);
     r.g_absolute /= C;
@@ -303,7 +311,8 @@ static void backward_row(const ng_norm *norm, const ng_norm_operands *o, const n
         double dx = again ? high[j] : r.rstd * (((g[j] - r.g) - r.g_low) - h[j] * r.gh);
         double remainder = again ? 0 : r.rstd * (c1_off + fabs(h[j]) * c2_off + 16 * v * (fabs(g[j]) + fabs(r.g) + fabs(h[j] * r.gh)));
         if (!finite) put(&t->element, at * n + j, norm->kind == NG_LAYER_NORM ? NAN : dx, 0, 0, norm->kind == NG_LAYER_NORM ? 0 : INFINITY);
-        else put(&t->element, at * n + j, dx, again ? low[j] : 0, remainder, overflow ? INFINITY : backward_bound(norm, &r, depth, h[j], g[j]));
+        else put(&t->element, at * n + j, dx, again ? low[j] : 0, remainder,
+                 overflow || !(fabs(g[j]) + fabs(r.g) + fabs(h[j] * r.gh) < largest / 2) ? INFINITY : backward_bound(norm, &r, depth, h[j], g[j]));
     }
 #pragma omp atomic
     t->by_tier[used] += n;
@@ -321,17 +330,20 @@ static void sum_columns(const ng_norm *norm, const ng_norm_operands *o, const ng
         ng_decode_row(o->gradient, row, from, count, dy);
         if (which == 0) ng_decode_row(o->in, row, from, count, x);
         for (int64_t j = 0; j < count; j++) {
-            add_to(&pairs[j], 0, which ? dy[j] : dy[j] * hat_of(norm, w, x[j], from + j, given.mean, given.rstd));
+            double h = which ? 1 : hat_of(norm, w, x[j], from + j, given.mean, given.rstd);
+            add_to(&pairs[j], 0, dy[j] * h);
+            if (!which && hat_overflows(norm, w, x[j], from + j, given.mean, h)) pairs[j].absolute[2] = INFINITY;
             pairs[j].absolute[1] += fabs(dy[j]);
         }
     }
     for (int64_t j = 0; j < count; j++) {
         double high, low, plain = pairs[j].absolute[1] * (1 + 0x1p-30), absolute;
-        pairs[j].absolute[1] = 0;
+        bool hat_overflow = pairs[j].absolute[2] > 0;
+        pairs[j].absolute[1] = pairs[j].absolute[2] = 0;
         finish(&pairs[j], &high, &low, &absolute);
         double remainder = which ? R * v * R * v * absolute : (R * v * R * v + 8 * v) * absolute;
         double bound = which ? gamma_k(depth) * absolute : gamma_k(hat_roundings(norm) + depth + 1) * absolute + R * tiny + hat_tiny * plain;
-        bool finite = isfinite(absolute), overflow = finite && !(absolute * 1.0001 < largest);
+        bool finite = isfinite(absolute), overflow = hat_overflow || !(absolute * 1.0001 < largest);
         if (!finite) put(&t->element, from + j, high, 0, 0, isnan(high) ? 0 : INFINITY);
         else put(&t->element, from + j, high, low, remainder, overflow ? INFINITY : bound);
     }

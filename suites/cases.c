@@ -123,6 +123,44 @@ const ng_case_row ng_case_rows[] = {
     /* ---- norms ---------------------------------------------------------------------------------------------------*/
     {"norms", NG_OP_NORM_FORWARD, "*norm/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
     {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    /* mean 1e4 deviations; variance 0; beside eps; squares that underflow and overflow; NaN and infinities */
+    {"norms", NG_OP_NORM_FORWARD, "*norm/*", NULL, 32, 256, 0, DATA(NG_LARGE_MEAN, NG_CONSTANT, NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE, NG_OUTLIERS, NG_ZERO_BLOCKS), PRE, .level = NG_CI},
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/*", NULL, 32, 256, 0, DATA(NG_LARGE_MEAN, NG_CONSTANT, NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE, NG_OUTLIERS, NG_ZERO_BLOCKS), PRE, .level = NG_CI},
+    {"norms", NG_OP_NORM_FORWARD, "*norm/*", "one", 1, 1, 0, ORDINARY, PRE, .level = NG_CI},
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/*", "one", 1, 1, 0, ORDINARY, PRE, .level = NG_CI},
+    /* a row in one warp, in two, in several; more than a lane holds; one element past each */
+    {"norms", NG_OP_NORM_FORWARD, "*norm/*", "wide", 5, 1025, 0, ORDINARY, PRE, .level = NG_CI},
+    {"norms", NG_OP_NORM_FORWARD, "*norm/bf16*", "wide", 3, 4097, 0, DATA(NG_NORMAL, NG_LARGE_MEAN), PRE, .level = NG_CI},
+    {"norms", NG_OP_NORM_FORWARD, "*norm/fp32*", "wide", 2, 16387, 0, DATA(NG_NORMAL, NG_LARGE_MEAN), PRE, .level = NG_CI},
+    {"norms", NG_OP_NORM_FORWARD, "*norm/*/fp32-params", "widest", 2, 65536, 0, ORDINARY, PRE, .level = NG_CI},
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/*", "wide", 5, 1025, 0, ORDINARY, PRE, .level = NG_CI},
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/bf16/*", "wide", 3, 4097, 0, ORDINARY, PRE, .level = NG_CI},
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/*/fp32-params", "wide", 300, 8193, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/fp32/*/fp32-params", "wide", 70, 16387, 0, ORDINARY, PRE, .level = NG_CI},
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/*/fp32-params", "widest", 2, 65536, 0, ORDINARY, PRE, .level = NG_CI},
+    {"norms", NG_OP_NORM_FORWARD, "*norm/*", "narrow", 40, 3, 0, ORDINARY, PRE, .level = NG_CI},
+    /* several rows in each group of the sums over rows, in some one more than in others */
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/*", "groups", 4300, 3, 0, ORDINARY, PRE, .level = NG_CI},
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/*/fp32-params", "groups", 1100, 2056, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    /* NVIDIA/apex#411: rows beyond a grid's 65535 */
+    {"norms", NG_OP_NORM_FORWARD, "*norm/bf16*/fp32-params", "rows", 65600, 8, 0, ORDINARY, PRE, .level = NG_CI},
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/bf16/*/fp32-params", "rows", 65600, 8, 0, ORDINARY, PRE, .level = NG_CI},
+    {"norms", NG_OP_NORM_FORWARD, "*norm/bf16*", NULL, 16, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 50},
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/*", NULL, 32, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 50},
+    {"norms", NG_OP_NORM_FORWARD, "*norm/*/cuda/*", NULL, 512, 1024, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .repeats = 100},
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/*/cuda/*", NULL, 600, 1024, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .repeats = 100},
+    /* 2^27 elements, the longest way and the widest */
+    {"norms", NG_OP_NORM_FORWARD, "*norm/bf16->bf16/*/fp32-params", "long", 1 << 20, 128, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/bf16/*/fp32-params", "long", 1 << 20, 128, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"norms", NG_OP_NORM_FORWARD, "*norm/bf16->bf16/*/fp32-params", "widest", 2048, 65536, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/bf16/*/fp32-params", "widest", 2048, 65536, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    /* activations of a large layer: held against the copy bandwidth */
+    {"speed", NG_OP_NORM_FORWARD, "*norm/bf16->*/cuda/fp32-params*", "activations", 8192, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_NORM_FORWARD, "*norm/bf16->bf16/cuda/fp32-params", "activations", 16384, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_NORM_FORWARD, "*norm/bf16->bf16/cuda/fp32-params", "activations", 32768, 1024, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_NORM_BACKWARD, "*norm-backward/bf16/cuda/fp32-params*", "activations", 8192, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_NORM_BACKWARD, "*norm-backward/bf16/cuda/fp32-params", "activations", 16384, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_NORM_BACKWARD, "*norm-backward/bf16/cuda/fp32-params", "activations", 32768, 1024, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
 
     /* ---- --model, and --x --w --dy: the recipes that training chooses from ---------------------------------------*/
     {"model", NG_OP_GEMM, "gemm/bf16/cpu/fp32-chain/bf16-out", .use = NG_ROW_MODEL, .phases = PHASES},
