@@ -16,6 +16,7 @@ static const ng_kernel_list *const lists[] = {
     &ng_cuda_quantizers,
     &ng_cuda_dequantizers,
     &ng_cuda_gemms,
+    &ng_cuda_norms,
     &ng_cublaslt_gemms,
 #endif
 };

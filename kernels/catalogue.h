@@ -20,6 +20,7 @@ extern const ng_kernel_list ng_cpu_optimizers;   /* cpu/optimizer.c: with cpu/op
 extern const ng_kernel_list ng_cpu_activations;  /* cpu/activation.c: forward and backward */
 extern const ng_kernel_list ng_cpu_losses;       /* cpu/loss.c */
 extern const ng_kernel_list ng_cuda_casts, ng_cuda_quantizers, ng_cuda_dequantizers, ng_cuda_gemms; /* cuda/rows.c */
+extern const ng_kernel_list ng_cuda_norms;       /* cuda/norm_rows.c */
 
 extern const ng_kernel_list ng_cublaslt_gemms;   /* cublaslt/rows.c */
 

@@ -15,6 +15,12 @@ ng_status ng_cuda_launch_quantize(const ng_kernel *kernel, const ng_launch *laun
 ng_status ng_cuda_launch_dequantize(const ng_kernel *kernel, const ng_launch *launch);
 ng_status ng_cuda_launch_gemm(const ng_kernel *kernel, const ng_launch *launch);
 
+ng_status ng_cuda_launch_norm(const ng_kernel *kernel, const ng_launch *launch);
+ng_status ng_cuda_launch_norm_unfused(const ng_kernel *kernel, const ng_launch *launch);
+size_t ng_cuda_norm_unfused_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
+ng_status ng_cuda_launch_norm_backward(const ng_kernel *kernel, const ng_launch *launch);
+size_t ng_cuda_norm_backward_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
+
 /* Maxima of the tensor, of its rows and of its columns. */
 size_t ng_cuda_quantize_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
 
