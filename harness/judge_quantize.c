@@ -3,6 +3,7 @@
  * a scale spans the tensor, the kernel sees each piece as a tensor of its own, and the recipe error (from the reference's
  * codes) has the whole tensor's maximum. */
 #include "harness/judge_internal.h"
+#include "reference/scale_layout.h"
 #include "reference/round.h"
 
 #include <float.h>
@@ -95,9 +96,10 @@ static bool has_other_scale(const piece *p) { return p->transposed && p->q->tens
 
 static ng_status outputs(piece *p, const ng_operand *o, ng_role codes, ng_role scales, ng_error *error) {
     ng_status status = ng_session_output(&p->session, codes, o->codes.format, o->codes.rows, o->codes.columns, error);
-    if (!status && o->scales.data)
-        status = ng_session_output(&p->session, scales, o->scales.format, o->scales.rows, o->scales.columns, error);
-    return status;
+    if (status || !o->scales.data) return status;
+    int64_t rows, columns;
+    ng_layout_extents(p->q->layout, o->scales.rows, o->scales.columns, &rows, &columns);
+    return ng_session_output(&p->session, scales, o->scales.format, rows, columns, error);
 }
 
 static ng_status fill_session(piece *p, ng_error *error) {
@@ -132,6 +134,21 @@ static ng_status compare_role(piece *p, ng_role role, const ng_tensor *want, int
     return status;
 }
 
+/* Scales as the layout has them, padding included. */
+static ng_status compare_scales(piece *p, ng_role role, const ng_tensor *plain, int64_t row0, ng_tally *tally, ng_result *result) {
+    ng_tensor arranged;
+    ng_error error = {0};
+    int64_t rows, columns;
+    if (p->q->layout == NG_LAYOUT_PLAIN || !plain->data) return compare_role(p, role, plain, row0, tally, result);
+    ng_layout_extents(p->q->layout, plain->rows, plain->columns, &rows, &columns);
+    ng_status status = ng_tensor_create(plain->format, rows, columns, &arranged, &error);
+    if (status) return status;
+    ng_layout_arrange(p->q->layout, plain, &arranged);
+    status = compare_role(p, role, &arranged, row0, tally, result);
+    ng_tensor_free(&arranged);
+    return status;
+}
+
 static ng_status compare_piece(piece *p, int64_t row0, ng_tally *tally, ng_result *result) {
     const ng_operand *o = &p->expected.operand, *t = &p->expected_t.operand;
     float tensor_scale = o->tensor_scale, other_scale = t->tensor_scale;
@@ -139,9 +156,9 @@ static ng_status compare_piece(piece *p, int64_t row0, ng_tally *tally, ng_resul
     ng_tensor other = {has_other_scale(p) ? &other_scale : NULL, NG_FP32, NG_HOST, 1, 1, sizeof other_scale};
     ng_status status = compare_role(p, NG_OUT_TENSOR_SCALE, &one, row0, tally, result);
     if (!status) status = compare_role(p, NG_OUT_T_TENSOR_SCALE, &other, row0, tally, result);
-    if (!status) status = compare_role(p, NG_OUT_SCALES, &o->scales, row0, tally, result);
+    if (!status) status = compare_scales(p, NG_OUT_SCALES, &o->scales, row0, tally, result);
     if (!status) status = compare_role(p, NG_OUT, &o->codes, row0, tally, result);
-    if (!status && p->transposed) status = compare_role(p, NG_OUT_T_SCALES, &t->scales, 0, tally, result);
+    if (!status && p->transposed) status = compare_scales(p, NG_OUT_T_SCALES, &t->scales, 0, tally, result);
     if (!status && p->transposed) status = compare_role(p, NG_OUT_T, &t->codes, 0, tally, result);
     return status;
 }

@@ -3,12 +3,14 @@
  * quantize_tile serves everything: a CTA reads a tile of 128 x 128 elements once, finds its blocks' maxima and scales in
  * shared memory, and encodes it in either direction. Scales that span tiles (tensor, row) come from a pass of maxima before.
  * quantize_flat serves what training runs most: bf16, row-wise, ties to even, whole blocks, everything contiguous. A
- * thread holds eight elements at a time in registers; 4 or 16 neighbouring lanes make a block of 32 or 128. */
+ * thread holds two groups of eight elements in registers; 4 or 16 neighbouring lanes make a block of 32 or 128. (Measured on an
+ * H200: CTAs that stay and prefetch, through registers or shared memory, are slower than as many CTAs as there is work.) */
+#include "kernels/common/scale_layout.h"
 #include "kernels/cuda/device.cuh"
 
 namespace {
 
-enum { TILE = 128, STRIDE = TILE + 1, THREADS = 256, SMALLEST_BLOCK = 16, EACH = 8, UNROLL = 4, FLAT_GROUPS = 2, NVFP4_BLOCKS = 1, CTAS = 5 };
+enum { TILE = 128, STRIDE = TILE + 1, THREADS = 256, SMALLEST_BLOCK = 16, EACH = 8, UNROLL = 4, GROUPS = 2, MAXIMA = 1056 };
 
 struct Output {
     ng_matrix codes, scales;
@@ -48,9 +50,34 @@ __global__ void __launch_bounds__(THREADS) tensor_maximum(Quantize z) {
     if (threadIdx.x == 0) atomicMax(&z.maxima[0], largest);
 }
 
+/* A kernel that was launched to overlap its predecessor (sm_90 and later) may start now, and waits before it reads what that wrote. */
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void await_predecessor() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* The maximum of [count] maxima, in thread 0. */
+__device__ uint32_t maximum_of(const uint32_t *maxima, int count) {
+    uint32_t largest = 0;
+    for (int i = threadIdx.x; i < count; i += THREADS)
+        largest = larger(largest, maxima[i]);
+    return block_reduce_max(largest);
+}
+__global__ void __launch_bounds__(THREADS) one_maximum(const uint32_t *maxima, int count, uint32_t *maximum) {
+    const uint32_t largest = maximum_of(maxima, count);
+    if (threadIdx.x == 0) *maximum = largest;
+}
+
 /* Both halves of two bf16 at once: magnitudes compare as unsigned 16-bit integers. From the tensor's end to its beginning,
  * so that the pass that quantizes finds in the L2 cache what this one read last. */
-__global__ void __launch_bounds__(THREADS) tensor_maximum_bf16(const uint4 *in, long long groups, uint32_t *maximum) {
+__global__ void __launch_bounds__(THREADS) tensor_maximum_bf16(const uint4 *in, long long groups, uint32_t *maxima) {
+    let_next_start();
     uint32_t largest = 0;
     const long long step = (long long)gridDim.x * THREADS;
     long long g = groups - 1 - (blockIdx.x * (long long)THREADS + threadIdx.x);
@@ -73,7 +100,7 @@ __global__ void __launch_bounds__(THREADS) tensor_maximum_bf16(const uint4 *in, 
     }
     largest = larger(largest & 0xFFFF0000u, largest << 16);
     largest = block_reduce_max(largest);
-    if (threadIdx.x == 0) atomicMax(maximum, largest);
+    if (threadIdx.x == 0) maxima[blockIdx.x] = largest;
 }
 
 /* Rows' and columns' maxima: a CTA a tile. */
@@ -123,7 +150,9 @@ __device__ float candidate_error(const Quantize &z, const View &view, ng_tensor_
     return error;
 }
 
-__device__ void store_scale(const Quantize &z, const ng_matrix &scales, long long row, long long column, uint32_t code) {
+/* The scale of block (row, column), where the layout has it; across: blocks in a row. */
+__device__ void store_scale(const Quantize &z, const ng_matrix &scales, long long block_row, long long block_column, long long across, uint32_t code) {
+    const long long row = ng_scale_row(z.q.layout, block_row, block_column), column = ng_scale_column(z.q.layout, block_row, block_column, across);
     if (z.q.scale == NG_FP32) ng_row<uint32_t>(scales, row)[column] = code;
     else ng_row<uint8_t>(scales, row)[column] = (uint8_t)code;
 }
@@ -167,7 +196,7 @@ __global__ void __launch_bounds__(THREADS) quantize_tile(Quantize z) {
             const int first = t / across * down, block = t % across, last = min(lines, first + down);
             if (spanning) {
                 scales[t] = spanning_scale(z, level, direction, line0 + first);
-                if (place0 == 0 && (z.q.blocks.rows != 0 || line0 + first == 0)) store_scale(z, out.scales, z.q.blocks.rows ? line0 + first : 0, 0, scales[t].code);
+                if (place0 == 0 && (z.q.blocks.rows != 0 || line0 + first == 0)) store_scale(z, out.scales, z.q.blocks.rows ? line0 + first : 0, 0, 1, scales[t].code);
                 continue;
             }
             uint32_t largest = 0;
@@ -185,7 +214,8 @@ __global__ void __launch_bounds__(THREADS) quantize_tile(Quantize z) {
                 scale = ng_scale_block(&z.q, largest, level);
             }
             scales[t] = scale;
-            store_scale(z, out.scales, (line0 + first) / down, (place0 / along) + block, scale.code);
+            const long long all_across = (z.extent[1 - direction] + along - 1) / along;
+            store_scale(z, out.scales, (line0 + first) / down, (place0 / along) + block, all_across, scale.code);
         }
         __syncthreads();
         const int pairs = (length + 1) / 2;
@@ -221,13 +251,13 @@ template <ng_format_id ELEMENT> __device__ __forceinline__ uint32_t encode_two(c
 #endif
 }
 
-/* Magnitude code of e2m1 of a number below 7 in magnitude. The ulp at |y| is 2^(e-1), e the exponent, at least 0: adding and
- * subtracting 2^23 ulps rounds to a whole number of them, ties to even. Times 2^-126 the result is a binary32 with e2m1's own
- * exponent field, subnormals included, so that its upper bits are the code. */
+/* Magnitude code of e2m1 of a number below 7 in magnitude. With 2^e the power of two of max(|y|, 1), the ulp of e2m1 at |y| is
+ * 2^(e-1): added to 2^23 of them, |y| is rounded to a whole number n of ulps, ties to even, in the low bits of the sum, and the
+ * code is n + 2 e. The product with 2^22 is exact, so that the fma is one rounding of a sum. */
 __device__ __forceinline__ uint32_t e2m1_magnitude(float y) {
-    const float binade = ng_float(ng_bits(fmaxf(fabsf(y), 1.0f)) & 0x7F800000u);
-    const float magic = ng_mul(binade, 0x1p22f);
-    return ng_bits(ng_mul(ng_sub(ng_add(fabsf(y), magic), magic), 0x1p-126f)) >> 22;
+    const uint32_t binade = ng_bits(fmaxf(fabsf(y), 1.0f)) & 0x7F800000u;
+    const uint32_t sum = ng_bits(__fmaf_rn(ng_float(binade), 0x1p22f, fabsf(y)));
+    return sum - binade + (binade >> 22) - ((22u << 23) + 254u);
 }
 
 /* Eight e2m1 codes: magnitudes by nibbles, signs from the bf16 inputs (the factor is not negative). CLAMP: larger values
@@ -283,22 +313,48 @@ __device__ __forceinline__ ng_block_scale nvfp4_scale(const ng_quantization &q, 
 #endif
 }
 
+/* What follows from a tensor's maximum, computed once. */
+struct Level {
+    ng_block_scale scale; /* of the one block that the tensor is */
+    ng_tensor_level tensor; /* nvfp4 */
+    float sixth;
+};
+
 struct Flat {
     ng_quantization q;
     const uint4 *in;
     unsigned char *codes, *scales;
     long long groups; /* of eight elements */
-    const uint32_t *maximum;
+    unsigned down, across; /* blocks, where scales are not one after the other */
+    Level *level;
     float *tensor_scale;
     const float *given;
     ng_caster caster;
 };
 
-/* A CTA takes one stretch of groups after another, the next one's loads under way while this one's are encoded. */
-template <int COUNT> __device__ __forceinline__ void load_groups(const Flat &z, long long first, int step, uint4 (&x)[COUNT]) {
-#pragma unroll
-    for (int u = 0; u < COUNT; u++)
-        x[u] = first + u * step < z.groups ? z.in[first + u * step] : make_uint4(0, 0, 0, 0);
+__global__ void __launch_bounds__(THREADS) find_level(Flat z, const uint32_t *maxima, int count) {
+    let_next_start();
+    await_predecessor();
+    const uint32_t amax = maximum_of(maxima, count);
+    if (threadIdx.x != 0) return;
+    Level level = {};
+    if (z.q.tensor_scale) {
+        level.tensor = ng_tensor_scale(&z.q, amax);
+        level.sixth = ng_mul(level.tensor.encode, 1.0f / 6.0f);
+        *z.tensor_scale = level.tensor.decode;
+    } else {
+        level.tensor = {1.0f, 1.0f};
+        level.scale = ng_scale_block(&z.q, amax, level.tensor);
+        *reinterpret_cast<uint32_t *>(z.scales) = level.scale.code;
+    }
+    *z.level = level;
+}
+
+/* Where the scale of the n-th block goes, counted in scales: these layouts are dense. */
+__device__ __forceinline__ long long scale_place(const Flat &z, long long n) {
+    if (z.q.layout == NG_LAYOUT_PLAIN) return n;
+    const unsigned row = (unsigned)n / z.across, column = (unsigned)n % z.across;
+    return ng_scale_row(z.q.layout, row, column) * (long long)z.down + ng_scale_column(z.q.layout, row, column, z.across);
 }
 
 /* LANES neighbouring threads hold one block; 0: one scale for all. */
@@ -326,66 +382,70 @@ template <ng_format_id ELEMENT, int LANES> __device__ __forceinline__ void quant
     if (ELEMENT == NG_E2M1) reinterpret_cast<uint32_t *>(z.codes)[group] = code[0];
     else reinterpret_cast<uint2 *>(z.codes)[group] = make_uint2(code[0], code[1]);
     if (LANES == 0 || group % (LANES ? LANES : 1) != 0) return;
-    if (z.q.scale == NG_FP32) reinterpret_cast<uint32_t *>(z.scales)[group / (LANES ? LANES : 1)] = scale.code;
-    else z.scales[group / (LANES ? LANES : 1)] = (unsigned char)scale.code;
+    const long long place = scale_place(z, group / (LANES ? LANES : 1));
+    if (z.q.scale == NG_FP32) reinterpret_cast<uint32_t *>(z.scales)[place] = scale.code;
+    else z.scales[place] = (unsigned char)scale.code;
 }
 
 template <ng_format_id ELEMENT, int LANES> __global__ void __launch_bounds__(THREADS) quantize_flat(Flat z) {
-    const bool divides = z.q.rule == NG_SCALE_AMAX_OVER_MAX, first = blockIdx.x == 0 && threadIdx.x == 0;
-    const long long stretch = THREADS * FLAT_GROUPS, step = gridDim.x * stretch;
-    uint4 x[FLAT_GROUPS], next[FLAT_GROUPS];
-    long long start = blockIdx.x * stretch;
-    load_groups(z, start + threadIdx.x, THREADS, x);
+    const bool divides = z.q.rule == NG_SCALE_AMAX_OVER_MAX;
+    const long long start = blockIdx.x * (long long)(THREADS * GROUPS) + threadIdx.x;
+    uint4 x[GROUPS];
+#pragma unroll
+    for (int u = 0; u < GROUPS; u++)
+        x[u] = start + u * THREADS < z.groups ? z.in[start + u * THREADS] : make_uint4(0, 0, 0, 0);
     const ng_tensor_level level = {1.0f, 1.0f};
     ng_block_scale scale = {0u, 1.0f, 1.0f};
-    if (LANES == 0) {
-        scale = z.q.rule == NG_SCALE_GIVEN ? ng_scale_encoding(*z.given) : ng_scale_block(&z.q, *z.maximum, level);
-        if (first) *reinterpret_cast<uint32_t *>(z.scales) = scale.code;
+    if (LANES == 0 && z.q.rule == NG_SCALE_GIVEN) {
+        scale = ng_scale_encoding(*z.given);
+        if (start == 0) *reinterpret_cast<uint32_t *>(z.scales) = scale.code;
+    } else if (LANES == 0) {
+        await_predecessor();
+        scale = z.level->scale;
     }
-    for (; start < z.groups; start += step) {
-        load_groups(z, start + step + threadIdx.x, THREADS, next);
 #pragma unroll
-        for (int u = 0; u < FLAT_GROUPS; u++) {
-            quantize_group<ELEMENT, LANES>(z, x[u], start + u * THREADS + threadIdx.x, scale, level, divides);
-            x[u] = next[u];
-        }
+    for (int u = 0; u < GROUPS; u++)
+        quantize_group<ELEMENT, LANES>(z, x[u], start + u * THREADS, scale, level, divides);
+}
+
+/* nvfp4. A warp reads 64 groups of eight elements, whole lines at a time; neighbouring lanes then swap halves, so that each
+ * thread holds one block of 16 and computes one scale. */
+__device__ __forceinline__ void swap_halves(uint4 (&x)[2]) {
+    const bool odd = threadIdx.x & 1;
+    uint32_t *a = reinterpret_cast<uint32_t *>(&x[0]), *b = reinterpret_cast<uint32_t *>(&x[1]);
+#pragma unroll
+    for (int w = 0; w < 4; w++) {
+        const uint32_t got = __shfl_xor_sync(0xFFFFFFFFu, odd ? a[w] : b[w], 1);
+        if (odd) a[w] = got;
+        else b[w] = got;
     }
 }
 
-/* nvfp4: a thread holds whole blocks of 16, so that a scale is computed once. */
-__device__ __forceinline__ void load_blocks(const Flat &z, long long first, uint4 (&x)[NVFP4_BLOCKS][2]) {
-#pragma unroll
-    for (int u = 0; u < NVFP4_BLOCKS; u++)
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-            x[u][h] = 2 * (first + u * THREADS) < z.groups ? z.in[2 * (first + u * THREADS) + h] : make_uint4(0, 0, 0, 0);
+/* One block: its codes, and the code of its scale. A NaN makes all of it NaN, which e2m1 has as the largest value. */
+__device__ __forceinline__ uint32_t quantize_block(const Flat &z, const uint4 (&x)[2], ng_tensor_level level, float sixth, uint2 *codes) {
+    const uint32_t both = __vmaxu2(amax_of_eight(x[0]), amax_of_eight(x[1])), amax = larger(both & 0xFFFF0000u, both << 16);
+    const ng_block_scale scale = nvfp4_scale(z.q, amax, level, sixth);
+    const uint32_t low[4] = {x[0].x, x[0].y, x[0].z, x[0].w}, high[4] = {x[1].x, x[1].y, x[1].z, x[1].w};
+    if (ng_mul(ng_float(amax), scale.encode) < 7.0f) *codes = make_uint2(encode_e2m1<false>(low, scale.encode), encode_e2m1<false>(high, scale.encode));
+    else if (amax <= NG_INF_BITS) *codes = make_uint2(encode_e2m1<true>(low, scale.encode), encode_e2m1<true>(high, scale.encode));
+    else *codes = make_uint2(0x77777777u, 0x77777777u);
+    return amax <= NG_INF_BITS ? scale.code : 0x7Fu;
 }
 
 __global__ void __launch_bounds__(THREADS) quantize_nvfp4(Flat z) {
-    const long long stretch = THREADS * NVFP4_BLOCKS, step = gridDim.x * stretch, blocks = z.groups / 2;
-    uint4 x[NVFP4_BLOCKS][2], next[NVFP4_BLOCKS][2];
-    long long start = blockIdx.x * stretch;
-    load_blocks(z, start + threadIdx.x, x);
-    const ng_tensor_level level = ng_tensor_scale(&z.q, *z.maximum);
-    const float sixth = ng_mul(level.encode, 1.0f / 6.0f);
-    if (blockIdx.x == 0 && threadIdx.x == 0) *z.tensor_scale = level.decode;
-    for (; start < blocks; start += step) {
-        load_blocks(z, start + step + threadIdx.x, next);
-#pragma unroll
-        for (int u = 0; u < NVFP4_BLOCKS; u++) {
-            const long long block = start + u * THREADS + threadIdx.x;
-            const uint32_t both = __vmaxu2(amax_of_eight(x[u][0]), amax_of_eight(x[u][1])), amax = larger(both & 0xFFFF0000u, both << 16);
-            const ng_block_scale scale = amax < NG_INF_BITS ? nvfp4_scale(z.q, amax, level, sixth) : ng_scale_block(&z.q, amax, level);
-            const uint32_t low[4] = {x[u][0].x, x[u][0].y, x[u][0].z, x[u][0].w}, high[4] = {x[u][1].x, x[u][1].y, x[u][1].z, x[u][1].w};
-            const uint32_t first = encode_e2m1_block(z.caster, low, scale.encode, amax), second = encode_e2m1_block(z.caster, high, scale.encode, amax);
-            if (block < blocks) {
-                reinterpret_cast<uint2 *>(z.codes)[block] = make_uint2(first, second);
-                z.scales[block] = (unsigned char)scale.code;
-            }
-            x[u][0] = next[u][0];
-            x[u][1] = next[u][1];
-        }
-    }
+    const int lane = threadIdx.x % 32;
+    const long long start = blockIdx.x * (long long)(2 * THREADS) + threadIdx.x / 32 * 64, first = start + lane;
+    uint4 x[2] = {make_uint4(0, 0, 0, 0), make_uint4(0, 0, 0, 0)};
+    if (first < z.groups) x[0] = z.in[first];
+    if (first + 32 < z.groups) x[1] = z.in[first + 32];
+    swap_halves(x);
+    await_predecessor();
+    uint2 codes;
+    const uint32_t scale = quantize_block(z, x, z.level->tensor, z.level->sixth, &codes);
+    const long long block = start / 2 + 16 * (lane % 2) + lane / 2;
+    if (block >= z.groups / 2) return;
+    reinterpret_cast<uint2 *>(z.codes)[block] = codes;
+    z.scales[scale_place(z, block)] = (unsigned char)scale;
 }
 
 /* ---- launch ---------------------------------------------------------------------------------------------------------*/
@@ -394,13 +454,12 @@ struct FlatRow {
     ng_format_id element;
     uint32_t rows, columns;
     flat_kernel *kernel;
-    int groups; /* of eight elements, a thread */
 };
 const FlatRow flat_rows[] = {
-    {NG_E4M3, 0, 0, quantize_flat<NG_E4M3, 0>, FLAT_GROUPS},    {NG_E5M2, 0, 0, quantize_flat<NG_E5M2, 0>, FLAT_GROUPS},
-    {NG_E4M3, 1, 32, quantize_flat<NG_E4M3, 4>, FLAT_GROUPS},   {NG_E5M2, 1, 32, quantize_flat<NG_E5M2, 4>, FLAT_GROUPS},
-    {NG_E2M1, 1, 32, quantize_flat<NG_E2M1, 4>, FLAT_GROUPS},   {NG_E2M1, 1, 16, quantize_nvfp4, 2 * NVFP4_BLOCKS},
-    {NG_E4M3, 1, 128, quantize_flat<NG_E4M3, 16>, FLAT_GROUPS}, {NG_E5M2, 1, 128, quantize_flat<NG_E5M2, 16>, FLAT_GROUPS},
+    {NG_E4M3, 0, 0, quantize_flat<NG_E4M3, 0>},    {NG_E5M2, 0, 0, quantize_flat<NG_E5M2, 0>},
+    {NG_E4M3, 1, 32, quantize_flat<NG_E4M3, 4>},   {NG_E5M2, 1, 32, quantize_flat<NG_E5M2, 4>},
+    {NG_E2M1, 1, 32, quantize_flat<NG_E2M1, 4>},   {NG_E2M1, 1, 16, quantize_nvfp4},
+    {NG_E4M3, 1, 128, quantize_flat<NG_E4M3, 16>}, {NG_E5M2, 1, 128, quantize_flat<NG_E5M2, 16>},
 };
 
 /* The fast kernel for this launch, or NULL. */
@@ -410,7 +469,7 @@ const FlatRow *choose_flat(const ng_quantization *q, const ng_launch *launch) {
     const long long block = q->blocks.columns ? q->blocks.columns : EACH;
     if (in->columns % block || in->row_bytes != 2 * in->columns || codes->row_bytes != ng_cuda_row_bytes(q->element, in->columns) ||
         (uintptr_t)in->data % 32 || (uintptr_t)codes->data % 8 || (uintptr_t)scales->data % 4 ||
-        scales->row_bytes != ng_cuda_row_bytes(q->scale, scales->columns))
+        scales->row_bytes != ng_cuda_row_bytes(q->scale, scales->columns) || in->rows * in->columns / EACH > 0xFFFFFFFFll)
         return nullptr;
     for (const FlatRow &row : flat_rows)
         if (row.element == q->element && row.rows == q->blocks.rows && row.columns == q->blocks.columns) return &row;
@@ -420,7 +479,9 @@ const FlatRow *choose_flat(const ng_quantization *q, const ng_launch *launch) {
 ng_status check_output(const ng_quantization *q, const ng_launch *launch, ng_role codes, ng_role scales, int64_t rows, int64_t columns) {
     ng_status status = ng_cuda_check(launch, codes, q->element, rows, columns);
     if (status) return status;
-    return ng_cuda_check(launch, scales, q->scale, ng_cuda_blocks(q->blocks.rows, rows), ng_cuda_blocks(q->blocks.columns, columns));
+    int64_t scale_rows, scale_columns;
+    ng_cuda_scale_extents(q, rows, columns, &scale_rows, &scale_columns);
+    return ng_cuda_check(launch, scales, q->scale, scale_rows, scale_columns);
 }
 
 ng_status check_launch(const ng_kernel *kernel, const ng_launch *launch) {
@@ -438,30 +499,61 @@ ng_status check_launch(const ng_kernel *kernel, const ng_launch *launch) {
     return status;
 }
 
-int multiprocessors() {
-    int device = 0, count = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    return count > 0 ? count : 1;
+/* Maxima of parts of a contiguous bf16 tensor; returns how many. */
+int find_packed_maxima(const Quantize &z, uint32_t *maxima, cudaStream_t stream) {
+    const long long groups = z.extent[0] * z.extent[1] / EACH;
+    const int blocks = (int)min((groups + THREADS * UNROLL - 1) / (THREADS * UNROLL), (long long)MAXIMA);
+    tensor_maximum_bf16<<<blocks, THREADS, 0, stream>>>(reinterpret_cast<const uint4 *>(z.in.data), groups, maxima);
+    return blocks;
 }
 
 void find_maxima(const Quantize &z, bool of_lines, cudaStream_t stream) {
     const long long count = z.extent[0] * z.extent[1];
     const dim3 tiles((unsigned)((z.extent[1] + TILE - 1) / TILE), (unsigned)((z.extent[0] + TILE - 1) / TILE));
     const bool packed = z.in.format == NG_BF16 && z.in.row_bytes == 2 * z.extent[1] && count % EACH == 0 && (uintptr_t)z.in.data % 16 == 0;
-    if (of_lines) line_maxima<<<tiles, THREADS, 0, stream>>>(z);
-    else if (packed) {
-        const unsigned blocks = (unsigned)min((count / EACH + THREADS * UNROLL - 1) / (THREADS * UNROLL), 132ll * 8);
-        tensor_maximum_bf16<<<blocks, THREADS, 0, stream>>>(reinterpret_cast<const uint4 *>(z.in.data), count / EACH, z.maxima);
-    } else {
-        tensor_maximum<<<(unsigned)min((count + THREADS - 1) / THREADS, 132ll * 16), THREADS, 0, stream>>>(z);
+    if (packed && !of_lines) {
+        const int parts = find_packed_maxima(z, z.maxima + 1, stream);
+        one_maximum<<<1, THREADS, 0, stream>>>(z.maxima + 1, parts, z.maxima);
+        return;
     }
+    cudaMemsetAsync(z.maxima, 0, sizeof(uint32_t) * (size_t)(of_lines ? 1 + z.extent[0] + z.extent[1] : 1), stream);
+    if (of_lines) line_maxima<<<tiles, THREADS, 0, stream>>>(z);
+    else tensor_maximum<<<(unsigned)min((count + THREADS - 1) / THREADS, 132ll * 16), THREADS, 0, stream>>>(z);
+}
+
+/* A kernel that may start while its predecessor ends: what it does first does not depend on that. */
+template <typename... Arguments>
+void launch_overlapped(void (*kernel)(Arguments...), long long blocks, bool overlaps, cudaStream_t stream, Arguments... arguments) {
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = dim3(THREADS);
+    config.stream = stream;
+    config.attrs = &overlap;
+    config.numAttrs = overlaps;
+    cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+ng_status launch_flat(const FlatRow *row, const Quantize &z, bool of_tensor, const ng_launch *launch) {
+    const cudaStream_t stream = static_cast<cudaStream_t>(launch->stream);
+    const bool overlaps = of_tensor && launch->device && launch->device->sm >= 90;
+    uint32_t *maxima = z.maxima + sizeof(Level) / sizeof(uint32_t);
+    const Flat f = {z.q, reinterpret_cast<const uint4 *>(z.in.data), z.out[0].codes.data, z.out[0].scales.data, z.extent[0] * z.extent[1] / EACH,
+                    (unsigned)z.extent[0], (unsigned)ng_cuda_blocks(z.q.blocks.columns, z.extent[1]), reinterpret_cast<Level *>(z.maxima), z.tensor_scale, z.given, z.caster};
+    if (of_tensor) {
+        const int count = find_packed_maxima(z, maxima, stream);
+        launch_overlapped(find_level, 1, overlaps, stream, f, static_cast<const uint32_t *>(maxima), count);
+    }
+    launch_overlapped(row->kernel, (f.groups + THREADS * GROUPS - 1) / (THREADS * GROUPS), overlaps, stream, f);
+    return ng_cuda_launched(launch);
 }
 
 } // namespace
 
 extern "C" size_t ng_cuda_quantize_workspace(const ng_kernel *, const ng_problem *problem, const ng_device *) {
-    return sizeof(uint32_t) * (size_t)(1 + problem->m + problem->n);
+    return sizeof(uint32_t) * (size_t)(sizeof(Level) / sizeof(uint32_t) + max((long long)MAXIMA, (long long)(problem->m + problem->n)));
 }
 
 extern "C" ng_status ng_cuda_launch_quantize(const ng_kernel *kernel, const ng_launch *launch) {
@@ -486,19 +578,15 @@ extern "C" ng_status ng_cuda_launch_quantize(const ng_kernel *kernel, const ng_l
 
     const bool of_lines = q->blocks.rows != 0 && q->blocks.columns == 0;
     const bool of_tensor = q->tensor_scale || (q->blocks.rows == 0 && q->rule != NG_SCALE_GIVEN);
-    if (of_lines || of_tensor) {
-        const size_t bytes = of_lines ? ng_cuda_quantize_workspace(kernel, launch->problem, launch->device) : sizeof(uint32_t);
-        if (!z.maxima || launch->workspace_bytes < bytes) return ng_cuda_fail(launch, NG_BAD_ARGUMENT, "workspace of %zu bytes is missing", bytes);
-        cudaMemsetAsync(z.maxima, 0, bytes, stream);
-        find_maxima(z, of_lines, stream);
+    const size_t needed = ng_cuda_quantize_workspace(kernel, launch->problem, launch->device);
+    if ((of_lines || of_tensor) && (!z.maxima || launch->workspace_bytes < needed))
+        return ng_cuda_fail(launch, NG_BAD_ARGUMENT, "workspace of %zu bytes is missing", needed);
+    for (const ng_role role : {NG_OUT_SCALES, NG_OUT_T_SCALES}) { /* padding */
+        const ng_tensor *t = &launch->tensors[role];
+        if (t->data && (q->layout == NG_LAYOUT_PADDED || q->layout == NG_LAYOUT_SWIZZLED)) cudaMemsetAsync(t->data, 0, (size_t)(t->rows * t->row_bytes), stream);
     }
-    if (const FlatRow *flat = choose_flat(q, launch)) {
-        const Flat f = {*q, reinterpret_cast<const uint4 *>(z.in.data), z.out[0].codes.data, z.out[0].scales.data, z.extent[0] * z.extent[1] / EACH,
-                        z.maxima, z.tensor_scale, z.given, z.caster};
-        const long long stretches = (f.groups + THREADS * flat->groups - 1) / (THREADS * flat->groups);
-        flat->kernel<<<(unsigned)min(stretches, (long long)CTAS * multiprocessors()), THREADS, 0, stream>>>(f);
-        return ng_cuda_launched(launch);
-    }
+    if (const FlatRow *flat = choose_flat(q, launch)) return launch_flat(flat, z, of_tensor, launch);
+    if (of_lines || of_tensor) find_maxima(z, of_lines, stream);
     const size_t shared = sizeof(uint32_t) * (TILE * STRIDE + TILE * (TILE / SMALLEST_BLOCK)) + sizeof(ng_block_scale) * TILE * (TILE / SMALLEST_BLOCK);
     const dim3 tiles((unsigned)((z.extent[1] + TILE - 1) / TILE), (unsigned)((z.extent[0] + TILE - 1) / TILE));
     cudaFuncSetAttribute(quantize_tile, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);

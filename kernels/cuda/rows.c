@@ -19,7 +19,24 @@ static const ng_kernel casts[] = {NG_CAST_ROWS(CAST)};
                   .determinism = repeatable},                                                                                \
      .supports = ng_cuda_supports, .workspace = ng_cuda_quantize_workspace, .launch = ng_cuda_launch_quantize},
 
-static const ng_kernel quantizers[] = {NG_QUANTIZE_ROWS};
+/* With scales as cuBLASLt's block-scaled modes want them. */
+#define NG_QUANTIZE_LAID_OUT(form, variant, element, scale, rows, columns, rule, layout_)                                    \
+    {.name = "quantize/bf16->" form "/cuda/" variant, .op = NG_OP_QUANTIZE, .backend = NG_BACKEND_CUDA,                      \
+     .in = NG_BF16, .in_b = NG_NO_FORMAT, .out = element,                                                                    \
+     .contract = {.cast = NG_ELEMENT_CAST(element, NG_RN_EVEN, NG_SR_CARRY, 0),                                              \
+                  .quantization = {element, scale, {rows, columns}, rule, (scale) == NG_UE4M3, NG_4OVER6_OFF,                \
+                                   NG_ELEMENT_CAST(element, NG_RN_EVEN, NG_SR_CARRY, 0), layout_},                           \
+                  .determinism = NG_DETERMINISTIC},                                                                          \
+     .supports = ng_cuda_supports, .workspace = ng_cuda_quantize_workspace, .launch = ng_cuda_launch_quantize},
+
+static const ng_kernel quantizers[] = {
+    NG_QUANTIZE_ROWS
+    NG_QUANTIZE_LAID_OUT("e4m3-row", "max-over-amax-transposed", NG_E4M3, NG_FP32, 1, 0, NG_SCALE_MAX_OVER_AMAX, NG_LAYOUT_TRANSPOSED)
+    NG_QUANTIZE_LAID_OUT("e4m3-1x128", "amax-over-max-transposed", NG_E4M3, NG_FP32, 1, 128, NG_SCALE_AMAX_OVER_MAX, NG_LAYOUT_TRANSPOSED)
+    NG_QUANTIZE_LAID_OUT("e4m3-128x128", "amax-over-max-padded", NG_E4M3, NG_FP32, 128, 128, NG_SCALE_AMAX_OVER_MAX, NG_LAYOUT_PADDED)
+    NG_QUANTIZE_LAID_OUT("mxfp8", "round-up-swizzled", NG_E4M3, NG_E8M0, 1, 32, NG_SCALE_MX_ROUND_UP, NG_LAYOUT_SWIZZLED)
+    NG_QUANTIZE_LAID_OUT("nvfp4", "te-swizzled", NG_E2M1, NG_UE4M3, 1, 16, NG_SCALE_NVFP4_TE, NG_LAYOUT_SWIZZLED)
+};
 
 #define DEQUANTIZE(form, element, scale, rows, columns, rule, out_name, out_format)                               \
     {.name = "dequantize/" form "->" out_name "/cuda/rne", .op = NG_OP_DEQUANTIZE, .backend = NG_BACKEND_CUDA,    \
