@@ -67,6 +67,7 @@ struct ng_fault {
     uint32_t (*word)(const ng_draw *draw);
     const ng_block_hooks *blocks;
     ng_fault_add *add;
+    int twist; /* which of the faults that one `compute` has */
 };
 
 typedef struct ng_fault_list {
@@ -74,7 +75,7 @@ typedef struct ng_fault_list {
     size_t count;
 } ng_fault_list;
 
-extern const ng_fault_list ng_cast_faults, ng_quantize_faults, ng_dequantize_faults, ng_gemm_faults, ng_random_faults;
+extern const ng_fault_list ng_cast_faults, ng_quantize_faults, ng_dequantize_faults, ng_gemm_faults, ng_random_faults, ng_norm_faults;
 
 /* ---- code that faults share --------------------------------------------------------------------------------------- */
 /* Every element by fault->code and fault->word. */
