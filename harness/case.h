@@ -37,6 +37,9 @@ typedef struct ng_case {
     const char *suite;       /* the case table that it comes from */
     bool exhaustive;         /* casts: every code of the input format instead of data */
     bool thresholds;         /* casts, with exhaustive: every number at which the result may change, and its neighbours */
+    const struct ng_recipe *recipe;   /* a product under a whole recipe; NULL: of operands as the kernel's contract quantizes them */
+    const ng_kernel *quantizers[2];   /* with a recipe: of A and B; NULL: none */
+    int64_t count;           /* model: how many like it one training step of the whole model runs; 0: not known */
 } ng_case;
 
 #endif

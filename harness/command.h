@@ -27,6 +27,7 @@ typedef struct ng_program {
     size_t kernel_count;
     const ng_case_row *rows;         /* the suites' tables */
     size_t row_count;
+    ng_recipes recipes;              /* what --recipe chooses from; may be none */
     const ng_judge_functions *judge;
     ng_gpu_probe gpu_probe;          /* NULL: none */
 } ng_program;

@@ -288,7 +288,8 @@ static ng_status show(session *s, ng_error *error) {
         return NG_OK;
     }
     ng_terminal_clear_progress(&s->terminal);
-    if (is_layer(&s->options)) status = ng_model_table(&s->terminal, &s->record, error);
+    if (is_layer(&s->options) && !s->options.recipe && !s->options.budget) status = ng_model_table(&s->terminal, &s->record, error);
+    if (s->options.recipe || s->options.budget) ng_recipe_table(&s->terminal, &s->record, ng_budget_db(&s->options));
     ng_terminal_summary(&s->terminal, &s->record, ng_monotonic_s() - s->terminal.started_s);
     return status;
 }

@@ -170,6 +170,55 @@ static ng_status add_product(builder *b, ng_case one, ng_distribution distributi
     return status ? status : add_case(b, &one);
 }
 
+/* A product under a recipe: recipe/<name>/<backend>/<phase>/<problem>/<extents>/<data>. Where the backend lacks a kernel, none. */
+static ng_status add_recipe(builder *b, const ng_recipe *recipe, ng_backend backend, ng_case one, ng_distribution distribution,
+                            const char *seed_name, bool model, const char *data_name) {
+    const ng_problem *p = &one.problem;
+    const ng_recipe_product *product = &recipe->phases[p->phase];
+    const char *const quantizers[2] = {product->a, product->b};
+    if (!product->gemm[backend] || !(one.kernel = ng_find_kernel(b->catalogue, NG_OP_GEMM, backend, product->gemm[backend]))) return NG_OK;
+    for (int s = 0; s < 2; s++)
+        if (quantizers[s] && !(one.quantizers[s] = ng_find_kernel(b->catalogue, NG_OP_QUANTIZE, backend, quantizers[s]))) return NG_OK;
+    one.recipe = recipe;
+    one.mode = NG_AUTOCAST;
+    one.problem.op = NG_OP_GEMM;
+    one.problem.seed = data_seed(b->selection, seed_name, 1, 0, 0);
+    if (!data_name) {
+        set_operands(&one, distribution, data_seed(b->selection, seed_name, 0, 0, 0));
+        for (int s = 0; s < 2; s++)
+            if (one.quantizers[s]) (s ? &one.data_b : &one.data)->target = target_of(one.kernel, &one.quantizers[s]->contract.quantization, distribution);
+    }
+    choose_sample(b->selection, &one, model);
+    ng_status status = set_id(b, &one, "recipe/%s/%s/%s%s%s/%lldx%lldx%lld/%s", recipe->name, backend == NG_BACKEND_CPU ? "cpu" : "cuda",
+                              phase_names[p->phase], *one.problem_name ? "/" : "", one.problem_name, (long long)p->m, (long long)p->n,
+                              (long long)p->k, data_name ? data_name : ng_distribution_names[distribution]);
+    if (!*one.problem_name) snprintf(one.problem_name, sizeof one.problem_name, "%lldx%lldx%lld", (long long)p->m, (long long)p->n, (long long)p->k);
+    return status ? status : add_case(b, &one);
+}
+
+/* Whether one of the globs, commas between them, matches. */
+static bool in_list(const char *list, const char *name) {
+    for (const char *at = list; *at;) {
+        char glob[96];
+        size_t length = strcspn(at, ",");
+        snprintf(glob, sizeof glob, "%.*s", (int)length, at);
+        if (matches(glob, name)) return true;
+        at += length + (at[length] == ',');
+    }
+    return false;
+}
+
+static ng_status add_recipes(builder *b, const char *list, const ng_case *base, ng_distribution distribution, const char *seed_name,
+                             bool model, const char *data_name) {
+    const ng_recipes *r = &b->selection->recipes;
+    ng_status status = NG_OK;
+    for (size_t i = 0; i < r->count && !status; i++)
+        for (int backend = 0; backend < NG_BACKENDS && !status; backend++)
+            if (in_list(list, r->recipes[i].name) && (b->selection->backends >> backend & 1 || !b->selection->backends))
+                status = add_recipe(b, &r->recipes[i], (ng_backend)backend, *base, distribution, seed_name, model, data_name);
+    return status;
+}
+
 static ng_status add_elementwise(builder *b, ng_case one, ng_distribution distribution) {
     ng_problem *p = &one.problem;
     const ng_kernel *kernel = one.kernel;
@@ -232,12 +281,30 @@ static ng_status add_row_kernel(builder *b, const ng_case_row *row, const ng_ker
     return add_elementwise(b, base, distribution);
 }
 
+static ng_status add_row_recipes(builder *b, const ng_case_row *row, const char *list, ng_distribution distribution) {
+    unsigned phases = row->phases ? row->phases : 1u << NG_FPROP;
+    char name[160];
+    ng_status status = NG_OK;
+    ng_case base = {.level = row->level, .repeats = row->repeats, .suite = row->suite};
+    if (row->problem) snprintf(base.problem_name, sizeof base.problem_name, "%s", row->problem);
+    snprintf(name, sizeof name, "%s %lldx%lldx%lld", base.problem_name, (long long)row->m, (long long)row->n, (long long)row->k);
+    for (int phase = NG_FPROP; phase < NG_PHASES && !status; phase++) {
+        if (!(phases >> phase & 1)) continue;
+        orient(&base.problem, (ng_phase)phase, row->m, row->n, row->k);
+        status = add_recipes(b, list, &base, distribution, name, false, NULL);
+    }
+    return status;
+}
+
 /* Kernels innermost: neighbours in the list share their data, which the judge keeps. */
 static ng_status add_row(builder *b, const ng_case_row *row) {
     static const ng_distribution none[] = {NG_NORMAL, NG_DISTRIBUTIONS};
     bool exhaustive = !row->m && !row->n;
     const ng_distribution *data = exhaustive ? none : b->selection->data ? b->selection->data : row->data;
     ng_status status = NG_OK;
+    for (; row->recipes && *data != NG_DISTRIBUTIONS && !status; data++)
+        status = add_row_recipes(b, row, row->kernels, *data);
+    if (row->recipes) return status;
     for (; *data != NG_DISTRIBUTIONS; data++)
         for (size_t i = 0; i < b->catalogue->count && !status; i++) {
             const ng_kernel *kernel = b->catalogue->kernels[i];
@@ -304,6 +371,18 @@ static ng_status add_model_kernel(builder *b, const ng_kernel *kernel, const ng_
     return status;
 }
 
+static ng_status add_model_recipes(builder *b, const ng_model_product *product) {
+    const ng_selection *s = b->selection;
+    ng_case one = {.problem = {.phase = product->phase, .m = product->m, .n = product->n, .k = product->k}, .suite = "model", .count = product->count};
+    ng_status status = NG_OK;
+    snprintf(one.model, sizeof one.model, "%s", s->model->name);
+    snprintf(one.layer, sizeof one.layer, "%s", product->layer);
+    snprintf(one.problem_name, sizeof one.problem_name, "%.47s.%.47s", one.model, one.layer);
+    for (const ng_distribution *data = data_or_normal(s); *data != NG_DISTRIBUTIONS && !status; data++)
+        status = add_recipes(b, s->recipe, &one, *data, one.problem_name, true, NULL);
+    return status;
+}
+
 static ng_status add_model(builder *b) {
     const ng_selection *s = b->selection;
     size_t count = 0;
@@ -313,8 +392,9 @@ static ng_status add_model(builder *b) {
     if (!products) return ng_fail(b->error, NG_NO_MEMORY, "no memory for %zu products", count);
     status = ng_model_products(s->model, s->batch, s->sequence, s->tensor_parallel ? s->tensor_parallel : 1, products, count, &count, b->error);
     for (size_t i = 0; i < count && !status; i++)
-        status = for_model_kernels(b, NG_ROW_MODEL, products[i].phase, add_model_kernel, &products[i]);
-    bool more = !status && asks_for_more(b);
+        status = s->recipe ? add_model_recipes(b, &products[i])
+                           : for_model_kernels(b, NG_ROW_MODEL, products[i].phase, add_model_kernel, &products[i]);
+    bool more = !status && !s->recipe && asks_for_more(b);
     for (size_t i = 0; i < count && more && !status; i++)
         status = for_model_kernels(b, NG_ROW_MODEL_ON_REQUEST, products[i].phase, add_model_kernel, &products[i]);
     free(products);
@@ -327,6 +407,11 @@ static ng_status add_shape(builder *b) {
     if (s->shape[0] < 1 || s->shape[1] < 1 || s->shape[2] < 1) return ng_fail(b->error, NG_BAD_ARGUMENT, "a shape has three extents of at least 1, as 4096x4096x4096");
     ng_case_row row = {.suite = "shape", .op = NG_OP_GEMM, .kernels = "*", .m = s->shape[0], .n = s->shape[1], .k = s->shape[2],
                        .data = data_or_normal(s)};
+    if (s->recipe) { /* as the forward pass of a weight, and its two gradients */
+        row.phases = 1u << NG_FPROP | 1u << NG_DGRAD | 1u << NG_WGRAD;
+        row.recipes = true;
+        row.kernels = s->recipe;
+    }
     status = add_row(b, &row);
     return status;
 }
@@ -391,6 +476,18 @@ static ng_status add_real_kernel(builder *b, const ng_kernel *kernel, const ng_c
     return status;
 }
 
+static ng_status add_real_recipes(builder *b, const real_operands *o) {
+    int64_t tokens = o->x.file ? o->x.rows : o->dy.rows, out = o->w.file ? o->w.rows : o->dy.columns, in = o->w.file ? o->w.columns : o->x.columns;
+    ng_kernel shape = {.op = NG_OP_GEMM}; /* set_operands looks at the phase; the kernels come later */
+    ng_case one = {.kernel = &shape, .suite = "model", .layer = "operands", .problem_name = "operands"};
+    snprintf(one.model, sizeof one.model, "files");
+    orient(&one.problem, o->phase, tokens, out, in);
+    set_operands(&one, NG_FILE_TENSOR, 0);
+    use_operand(&one.data, o->phase == NG_FPROP ? &o->x : &o->dy);
+    use_operand(&one.data_b, o->phase == NG_WGRAD ? &o->x : &o->w);
+    return add_recipes(b, b->selection->recipe, &one, NG_FILE_TENSOR, "", false, ng_distribution_names[NG_FILE_TENSOR]);
+}
+
 static ng_status add_real_operands(builder *b) {
     const ng_selection *s = b->selection;
     real_operands o = {0};
@@ -404,7 +501,11 @@ static ng_status add_real_operands(builder *b) {
     if (!!s->x + !!s->w + !!s->dy < 2)
         return ng_fail(b->error, NG_BAD_ARGUMENT, "one operand makes no product: fprop takes x and w, dgrad dy and w, wgrad dy and x");
     bool possible[NG_PHASES] = {[NG_FPROP] = s->x && s->w, [NG_DGRAD] = s->dy && s->w, [NG_WGRAD] = s->dy && s->x};
-    for (int use = NG_ROW_MODEL; use <= NG_ROW_MODEL_ON_REQUEST && !status; use++)
+    for (int phase = NG_FPROP; s->recipe && phase < NG_PHASES && !status; phase++) {
+        o.phase = (ng_phase)phase;
+        if (possible[phase]) status = add_real_recipes(b, &o);
+    }
+    for (int use = NG_ROW_MODEL; !s->recipe && use <= NG_ROW_MODEL_ON_REQUEST && !status; use++)
         for (int phase = NG_FPROP; phase < NG_PHASES && !status; phase++) {
             o.phase = (ng_phase)phase;
             if (use == NG_ROW_MODEL_ON_REQUEST && phase == NG_FPROP && !asks_for_more(b)) return NG_OK;
@@ -514,7 +615,7 @@ static ng_status select_cases(builder *b) {
         if (one->level <= s->level) b->list.cases[kept++] = *one;
     }
     if (!b->list.count)
-        return ng_fail(b->error, NG_BAD_ARGUMENT, "no kernel of the catalogue fits what is asked for");
+        return ng_fail(b->error, NG_BAD_ARGUMENT, "no %s fits what is asked for", s->recipe ? "recipe" : "kernel of the catalogue");
     if (!matched) return nothing_matches(b);
     if (!kept)
         return ng_fail(b->error, NG_BAD_ARGUMENT, "%zu cases match, the quickest of level %s: add --level %s", matched,

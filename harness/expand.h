@@ -6,6 +6,7 @@
 
 #include "harness/judge.h"
 #include "harness/model.h"
+#include "harness/recipe.h"
 
 typedef enum ng_row_use {
     NG_ROW_TABLE,            /* cases of the row's own extents */
@@ -29,6 +30,7 @@ typedef struct ng_case_row {
     bool thresholds;                /* a cast of extents 0: every threshold between codes and its neighbours */
     bool for_input;                 /* quantization: data made for the input's format, not the element's. Products: A's are, B's are normal */
     unsigned phases;                /* products: bit per ng_phase; then m, n, k are tokens, out and in of a weight's fprop */
+    bool recipes;                   /* products under whole recipes: kernels is a glob on recipes' names */
 } ng_case_row;
 
 typedef struct ng_case_list {
@@ -55,6 +57,8 @@ typedef struct ng_selection {
     const char *tensor_name;        /* one of them by name */
     const ng_distribution *data;    /* --data, ends with NG_DISTRIBUTIONS; NULL: the rows' own */
     unsigned modes;                 /* bit per ng_mode; 0: the rows' own */
+    ng_recipes recipes;             /* what there is */
+    const char *recipe;             /* --recipe: products under those recipes, a comma between globs, instead of single kernels */
     bool full;                      /* no sampling */
     bool verify_on_cpu;             /* products of GPU kernels are sampled too */
 } ng_selection;

@@ -90,12 +90,12 @@ static ng_status cast_and_compare(ng_judge *judge, const ng_case *one, const ng_
 }
 
 /* ---- stochastic rounding ------------------------------------------------------------------------------------------*/
-enum { CHOSEN = 64, MOST_ENUMERATED_BITS = 10 };
+enum { CHOSEN = 64, MOST_ENUMERATED_BITS = 16, MOST_COMPARED = 1 << 14 };
 
-/* Every word for chosen values: [CHOSEN][2^r], word j in column j; the high bits, which do not count, are set. */
+/* Every word for chosen values: [CHOSEN][2^r] (one value where r is large), word j in column j; the high bits, which do not count, are set. */
 static ng_status enumerate(ng_judge *judge, const ng_case *one, const ng_tensor *source, ng_result *result, ng_error *error) {
     int64_t columns = (int64_t)1 << one->kernel->contract.cast.random_bits, count = source->rows * source->columns;
-    int64_t rows = count < CHOSEN ? count : CHOSEN;
+    int64_t chosen = columns > 1024 ? 1 : CHOSEN, rows = count < chosen ? count : chosen;
     ng_tensor values, words = {0};
     ng_session session = {0};
     ng_result apart = *result; /* its figures are not the case's */
@@ -125,25 +125,53 @@ done:
     return status;
 }
 
-/* The kernel's own words: the same for the same seed (the session has seen to it), others for another, and with the stated
- * probabilities. */
-static ng_status judge_own_words(ng_judge *judge, const ng_case *one, const ng_tensor *source, ng_result *result, ng_error *error) {
-    ng_session session = {0}, other = {0};
-    ng_power power;
+/* One launch with words of the kernel's own, for that seed and that step. */
+static ng_status launch_own(ng_judge *judge, const ng_case *one, const ng_tensor *source, uint64_t seed, uint64_t offset, ng_session *session,
+                            ng_result *result, bool *launched, ng_error *error) {
     ng_case again = *one;
+    ng_power power;
+    again.problem.seed = seed;
+    again.problem.offset = offset;
+    return cast_and_compare(judge, &again, source, NULL, false, session, result, &power, launched, error);
+}
+
+static void compare_draws(const ng_case *one, const ng_tensor *source, const ng_session *first, const ng_session *other, double randomness,
+                          const char *what, ng_draw *draws, ng_result *result) {
+    int64_t count = source->rows * source->columns;
+    const ng_cast *cast = &one->kernel->contract.cast;
+    if (randomness > 64 && ng_tensor_equal(&first->first[NG_OUT], &other->first[NG_OUT])) {
+        ng_accuse(result, NG_FAIL, "%s gives the same bits: the random words do not depend on it", what);
+        return;
+    }
+    ng_draws_of_cast(source, &first->first[NG_OUT], cast, draws, result);
+    ng_draws_of_cast(source, &other->first[NG_OUT], cast, draws + count, result);
+    ng_check_draw_lists(draws, draws + count, count, what, result);
+}
+
+/* The kernel's own words: the same for the same seed (the session has seen to it), independent ones for another seed and for
+ * another step, and with the stated probabilities. */
+static ng_status judge_own_words(ng_judge *judge, const ng_case *one, const ng_tensor *source, ng_result *result, ng_error *error) {
+    const uint64_t seed = one->problem.seed, offset = one->problem.offset;
+    const struct { uint64_t seed, offset; const char *what; } others[] = {
+        {seed ^ 0x5DEECE66Du, offset, "another seed"}, {seed, offset + 1, "the next offset"}, {0, offset, "seed 0"}, {UINT64_MAX, offset, "seed 2^64 - 1"}};
+    ng_session session = {0};
     double randomness;
     bool launched;
-    ng_status status = cast_and_compare(judge, one, source, NULL, false, &session, result, &power, &launched, error);
+    ng_draw *draws = calloc((size_t)(source->rows * source->columns) * 2 + 1, sizeof *draws);
+    if (!draws) return ng_fail(error, NG_NO_MEMORY, "no memory to look at random draws");
+    ng_status status = launch_own(judge, one, source, seed, offset, &session, result, &launched, error);
     if (status || !launched) goto done;
     status = ng_check_draws(source, &session.first[NG_OUT], &one->kernel->contract.cast, result, &randomness, error);
-    again.problem.seed ^= 0x5DEECE66Du;
-    if (!status) status = cast_and_compare(judge, &again, source, NULL, false, &other, result, &power, &launched, error);
-    if (status || !launched) goto done;
-    if (randomness > 64 && ng_tensor_equal(&session.first[NG_OUT], &other.first[NG_OUT]))
-        ng_accuse(result, NG_FAIL, "another seed gives the same bits: the random words do not depend on it");
+    const size_t count = source->rows * source->columns > MOST_COMPARED ? 1 : sizeof others / sizeof *others;
+    for (size_t i = 0; i < count && !status && launched; i++) {
+        ng_session other = {0};
+        status = launch_own(judge, one, source, others[i].seed, others[i].offset, &other, result, &launched, error);
+        if (!status && launched) compare_draws(one, source, &session, &other, randomness, others[i].what, draws, result);
+        ng_session_end(&other);
+    }
 done:
     ng_session_end(&session);
-    ng_session_end(&other);
+    free(draws);
     return status;
 }
 

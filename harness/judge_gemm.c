@@ -2,6 +2,7 @@
  * bit to the prediction where the contract fixes the order. Recipe error: against the exact product of the operands before
  * quantization. In autocast mode the catalogue's own quantizers make the operands, and must make the reference's bits. */
 #include "harness/judge_internal.h"
+#include "harness/recipe.h"
 #include "reference/round.h"
 #include "reference/scale_layout.h"
 
@@ -19,6 +20,12 @@ typedef struct side {
     int64_t row0, rows; /* window of the operand's rows; all of K */
     const ng_tensor *source;
     const ng_quantized *quantized;
+    ng_operand operand;         /* as the product takes it: quantized, its scales repeated where the product wants lower blocks */
+    ng_tensor repeated;         /* those scales, owned; data NULL: none */
+    const ng_kernel *quantizer; /* of a recipe */
+    bool turned;                /* a recipe's column-wise quantization of what is stored [K][rows] */
+    ng_tensor words;            /* [rows][K], stochastic rounding; owned */
+    float given;                /* NG_SCALE_GIVEN */
     ng_key source_key, key;
     ng_role codes, scales, tensor_scale;
 } side;
@@ -34,7 +41,7 @@ typedef struct product {
     ng_tensor initial; /* fp32 [m][n], what is added to the sum: what OUT holds, or the bias in each row; else data NULL */
     ng_tensor bias;    /* [1][n] of OUT's format; owned, as is initial then */
     ng_key initial_key;
-    ng_session session, quantizers[SIDES];
+    ng_session session, quantizers[SIDES], drawing[SIDES]; /* drawing: stochastic quantizers with words of their own */
     bool has_quantizer[SIDES];
     const ng_exact_product *exact, *recipe;
     ng_tensor predicted;
@@ -48,11 +55,14 @@ static ng_format_id source_format(const ng_quantization *q) {
     return wide ? NG_FP32 : NG_BF16;
 }
 
-static void choose_side(product *p, int s, const ng_quantization *q, ng_format_id in, const ng_data_spec *spec,
+static void choose_side(product *p, int s, const ng_quantization *contract, ng_format_id in, const ng_data_spec *spec,
                         int64_t row0, int64_t rows, int64_t all) {
     side *d = &p->sides[s];
     static const ng_role roles[SIDES][3] = {{NG_A, NG_A_SCALES, NG_A_TENSOR_SCALE}, {NG_B, NG_B_SCALES, NG_B_TENSOR_SCALE}};
+    d->quantizer = p->one->quantizers[s];
+    const ng_quantization *q = d->quantizer ? &d->quantizer->contract.quantization : contract;
     d->spec = spec;
+    d->turned = d->quantizer && spec->transposed;
     d->quantization = *q;
     if (ng_is_plain(q)) {
         d->quantization.element = in;
@@ -81,19 +91,72 @@ static void release_quantized(void *value) {
     free(value);
 }
 
+static const ng_role tensor_scale_roles[2] = {NG_OUT_TENSOR_SCALE, NG_OUT_T_TENSOR_SCALE};
+static ng_role tensor_scale_role(const side *d, const ng_kernel *quantizer) {
+    return tensor_scale_roles[d->turned && quantizer->contract.hadamard.size];
+}
+
+/* Delayed scaling: the scale that the same tensor of an earlier step gave; of a file there is only the one step. */
+static ng_status earlier_scale(product *p, side *d, ng_error *error) {
+    ng_data_spec spec = *d->spec;
+    double amax, largest = ng_formats[d->quantization.element].largest;
+    if (spec.distribution != NG_FILE_TENSOR) spec.seed ^= 0x9E3779B97F4A7C15u;
+    ng_status status = ng_source_amax(p->judge, &spec, d->source_format, &amax, error);
+    if (status) return status;
+    double scale = largest / amax;
+    d->given = scale > 0 && scale <= 0x1p127 ? (float)scale : 1.0f;
+    return NG_OK;
+}
+
+/* What the quantizer of a recipe gets besides its tensor. */
+static ng_status recipe_inputs(product *p, side *d, ng_quantize_inputs *inputs, ng_error *error) {
+    ng_status status = NG_OK;
+    if (d->quantization.rule == NG_SCALE_GIVEN) {
+        status = earlier_scale(p, d, error);
+        inputs->given_scale = &d->given;
+        ng_key_add(&d->key, " given %a", (double)d->given);
+    }
+    if (status || d->quantization.cast.rounding != NG_R_STOCHASTIC) return status;
+    uint64_t seed = p->problem.seed + (uint64_t)(d - p->sides);
+    status = ng_tensor_create(NG_FP32, d->rows, p->problem.k, &d->words, error);
+    for (int64_t i = 0; !status && i < d->rows * p->problem.k; i++)
+        ((uint32_t *)d->words.data)[i] = ng_word(seed, (uint64_t)i);
+    inputs->random = &d->words;
+    ng_key_add(&d->key, " words %llu", (unsigned long long)seed);
+    return status;
+}
+
+/* Scales of square blocks, for a product that wants them one row high: each stands for every row of its block. */
+static ng_status repeat_scales(side *d, const ng_quantization *wanted, ng_error *error) {
+    const ng_operand *o = &d->quantized->operand;
+    d->operand = *o;
+    if (!d->quantizer || !o->scales.data || o->blocks.rows == wanted->blocks.rows || wanted->blocks.rows != 1) return NG_OK;
+    ng_status status = ng_tensor_create(o->scales.format, o->codes.rows, o->scales.columns, &d->repeated, error);
+    if (status) return status;
+    for (int64_t i = 0; i < o->codes.rows; i++)
+        for (int64_t j = 0; j < o->scales.columns; j++)
+            ng_set_code(&d->repeated, i, j, ng_get_code(&o->scales, i / ng_block_extent(o->blocks.rows, o->codes.rows), j));
+    d->operand.scales = d->repeated;
+    d->operand.blocks.rows = 1;
+    return NG_OK;
+}
+
 /* A sampled window is quantized as the part of the whole tensor that it is; autocast kernels see the window alone. */
-static ng_status make_side(product *p, side *d, ng_error *error) {
+static ng_status quantize_side(product *p, side *d, ng_error *error) {
     ng_judge *judge = p->judge;
     bool whole = d->rows == (d->spec->transposed ? d->spec->whole_columns : d->spec->whole_rows);
     bool outside = needs_tensor_amax(&d->quantization) && !whole && p->one->mode != NG_AUTOCAST;
     ng_quantize_inputs inputs = {0};
+    ng_tensor transformed = {0};
+    const ng_tensor *base;
     double amax;
-    ng_status status = ng_source(judge, d->spec, d->source_format, d->row0, 0, d->rows, p->problem.k, &d->source, &d->source_key, error);
-    if (status) return status;
     d->key = d->source_key;
     add_quantization(&d->key, &d->quantization);
     ng_key_add(&d->key, outside ? " whole" : "");
-    if ((d->quantized = ng_cache_find(&judge->cache, &d->key))) return NG_OK;
+    const ng_hadamard *h = d->quantizer ? &d->quantizer->contract.hadamard : NULL;
+    if (h && h->size) ng_key_add(&d->key, " h%d/%d %d", h->size, h->shift, d->turned || !h->transposed_only);
+    ng_status status = d->quantizer ? recipe_inputs(p, d, &inputs, error) : NG_OK;
+    if (status || (d->quantized = ng_cache_find(&judge->cache, &d->key))) return status;
     if (outside) {
         status = ng_source_amax(judge, d->spec, d->source_format, &amax, error);
         if (status) return status;
@@ -101,7 +164,10 @@ static ng_status make_side(product *p, side *d, ng_error *error) {
     }
     ng_quantized *made = calloc(1, sizeof *made);
     if (!made) return ng_fail(error, NG_NO_MEMORY, "no memory for operands");
-    status = ng_quantize(&d->quantization, d->source, &inputs, judge->threads, made, error);
+    base = d->source;
+    if (d->quantizer) status = ng_quantizer_input(&d->quantizer->contract, d->turned, d->source, judge->threads, &transformed, &base, error);
+    if (!status) status = ng_quantize(&d->quantization, base, &inputs, judge->threads, made, error);
+    ng_tensor_free(&transformed);
     if (status) {
         free(made);
         return status;
@@ -109,6 +175,12 @@ static ng_status make_side(product *p, side *d, ng_error *error) {
     d->quantized = made;
     size_t bytes = (size_t)(made->operand.codes.rows * made->operand.codes.row_bytes + made->operand.scales.rows * made->operand.scales.row_bytes);
     return ng_cache_put(&judge->cache, &d->key, made, release_quantized, bytes, error);
+}
+
+static ng_status make_side(product *p, side *d, ng_error *error) {
+    ng_status status = ng_source(p->judge, d->spec, d->source_format, d->row0, 0, d->rows, p->problem.k, &d->source, &d->source_key, error);
+    if (!status) status = quantize_side(p, d, error);
+    return status ? status : repeat_scales(d, d == p->sides ? &p->contract.a : &p->contract.b, error);
 }
 
 /* The bias, and the same in every row for the reference. */
@@ -178,9 +250,10 @@ static ng_status fill_session(product *p, ng_error *error) {
     ng_status status = NG_OK;
     for (int s = 0; s < SIDES && !status; s++) {
         const side *d = &p->sides[s];
-        const ng_operand *o = &d->quantized->operand;
+        const ng_operand *o = &d->operand;
+        const ng_quantization *wanted = s ? &p->contract.b : &p->contract.a;
         status = codes_input(&p->session, d->codes, s ? p->contract.b_transposed : p->contract.a_transposed, &o->codes, error);
-        if (!status && o->scales.data) status = scales_input(&p->session, d->scales, d->quantization.layout, &o->scales, error);
+        if (!status && o->scales.data) status = scales_input(&p->session, d->scales, wanted->layout, &o->scales, error);
         if (!status && d->quantization.tensor_scale) status = tensor_scale_input(&p->session, d->tensor_scale, o->tensor_scale, error);
     }
     if (!status && p->bias.data) status = ng_session_input(&p->session, NG_BIAS, &p->bias, error);
@@ -221,40 +294,66 @@ static void accuse_operand(const product *p, int s, ng_role role, const ng_tenso
               (long long)(figures.beyond_bound + figures.nonfinite_mismatch), (long long)figures.checked, ng_role_names[role]);
 }
 
-static ng_status run_quantizer(product *p, int s, ng_result *result, ng_error *error) {
+/* Prepares q on the operand, which a gradient of weights takes column-wise from what is stored [K][rows]. words: those that the
+ * reference used, where it rounded stochastically. */
+static ng_status fill_quantizer(product *p, int s, ng_session *q, bool with_words, ng_error *error) {
     const side *d = &p->sides[s];
     const ng_operand *o = &d->quantized->operand;
-    ng_session *q = &p->quantizers[s];
-    ng_problem problem = {.op = NG_OP_QUANTIZE, .m = d->rows, .n = p->problem.k, .seed = p->problem.seed};
-    bool launched;
+    const bool turned = d->turned;
+    float given = d->given;
+    ng_tensor one = {&given, NG_FP32, NG_HOST, 1, 1, sizeof given};
+    int64_t scale_rows, scale_columns;
+    ng_layout_extents(d->quantization.layout, o->scales.rows, o->scales.columns, &scale_rows, &scale_columns);
+    ng_status status = codes_input(q, NG_IN, turned, d->source, error);
+    if (!status && with_words) status = codes_input(q, NG_RANDOM_WORDS, turned, &d->words, error);
+    if (!status && d->quantization.rule == NG_SCALE_GIVEN) status = ng_session_input(q, NG_SCALE_GIVEN_IN, &one, error);
+    if (!status) status = ng_session_output(q, turned ? NG_OUT_T : NG_OUT, o->codes.format, o->codes.rows, o->codes.columns, error);
+    if (!status) status = ng_session_output(q, turned ? NG_OUT_T_SCALES : NG_OUT_SCALES, o->scales.format, scale_rows, scale_columns, error);
+    if (!status && d->quantization.tensor_scale) status = ng_session_output(q, tensor_scale_role(d, q->kernel), NG_FP32, 1, 1, error);
+    return status;
+}
+
+static ng_status compare_quantizer(product *p, int s, ng_result *result, ng_error *error) {
+    const side *d = &p->sides[s];
+    const ng_operand *o = &d->quantized->operand;
+    float tensor_scale = o->tensor_scale;
+    ng_tensor one = {&tensor_scale, NG_FP32, NG_HOST, 1, 1, sizeof tensor_scale}, scales = {0};
+    int64_t rows, columns;
+    ng_layout_extents(d->quantization.layout, o->scales.rows, o->scales.columns, &rows, &columns);
+    ng_status status = ng_tensor_create(o->scales.format, rows, columns, &scales, error);
+    if (status) return status;
+    ng_layout_arrange(d->quantization.layout, &o->scales, &scales);
+    accuse_operand(p, s, d->turned ? NG_OUT_T : NG_OUT, &o->codes, result);
+    accuse_operand(p, s, d->turned ? NG_OUT_T_SCALES : NG_OUT_SCALES, &scales, result);
+    if (d->quantization.tensor_scale) accuse_operand(p, s, tensor_scale_role(d, p->quantizers[s].kernel), &one, result);
+    ng_tensor_free(&scales);
+    return NG_OK;
+}
+
+/* Quantized by the kernel, with the reference's words; where it rounds stochastically, another session is the one to be timed, which
+ * draws its own words as training does. */
+static ng_status run_quantizer(product *p, int s, ng_result *result, ng_error *error) {
+    const side *d = &p->sides[s];
+    ng_session *q = &p->quantizers[s], *own = &p->drawing[s];
+    ng_problem problem = {.op = NG_OP_QUANTIZE, .m = d->turned ? p->problem.k : d->rows, .n = d->turned ? d->rows : p->problem.k,
+                          .seed = p->problem.seed + (uint64_t)s};
+    bool launched, random = d->words.data != NULL;
     if (ng_is_plain(&d->quantization)) return NG_OK;
-    const ng_kernel *kernel = find_quantizer(p, d);
-    if (!kernel) {
+    const ng_kernel *kernel = d->quantizer ? d->quantizer : find_quantizer(p, d);
+    const char *misfit = d->quantizer ? ng_operand_misfit(&d->quantization, s ? &p->contract.b : &p->contract.a) : NULL;
+    if (!kernel || misfit) {
         result->verdict = NG_SKIP;
-        snprintf(result->reason, sizeof result->reason, "no kernel of the catalogue quantizes operand %c as the contract says", 'a' + s);
+        snprintf(result->reason, sizeof result->reason, misfit ? "operand %c: %s" : "no kernel of the catalogue quantizes operand %c as the contract says", 'a' + s, misfit);
         return NG_OK;
     }
     p->has_quantizer[s] = true;
     if (!ng_session_begin(q, p->judge, kernel, &problem, result)) return NG_OK;
-    float tensor_scale = o->tensor_scale;
-    ng_tensor one = {&tensor_scale, NG_FP32, NG_HOST, 1, 1, sizeof tensor_scale};
-    ng_status status = ng_session_input(q, NG_IN, d->source, error);
-    if (!status) status = ng_session_output(q, NG_OUT, o->codes.format, o->codes.rows, o->codes.columns, error);
-    ng_tensor scales = {0};
-    int64_t scale_rows, scale_columns;
-    ng_layout_extents(d->quantization.layout, o->scales.rows, o->scales.columns, &scale_rows, &scale_columns);
-    if (!status) status = ng_session_output(q, NG_OUT_SCALES, o->scales.format, scale_rows, scale_columns, error);
-    if (!status) status = ng_tensor_create(o->scales.format, scale_rows, scale_columns, &scales, error);
-    if (!status) ng_layout_arrange(d->quantization.layout, &o->scales, &scales);
-    if (!status && d->quantization.tensor_scale) status = ng_session_output(q, NG_OUT_TENSOR_SCALE, NG_FP32, 1, 1, error);
+    ng_status status = fill_quantizer(p, s, q, random, error);
     if (!status) status = ng_session_run(q, 0, false, result, &launched, error);
-    if (!status && launched) {
-        accuse_operand(p, s, NG_OUT, &o->codes, result);
-        accuse_operand(p, s, NG_OUT_SCALES, &scales, result);
-        if (d->quantization.tensor_scale) accuse_operand(p, s, NG_OUT_TENSOR_SCALE, &one, result);
-    }
-    ng_tensor_free(&scales);
-    return status;
+    if (!status && launched) status = compare_quantizer(p, s, result, error);
+    if (status || !random || !ng_session_begin(own, p->judge, kernel, &problem, result)) return status;
+    status = fill_quantizer(p, s, own, false, error);
+    return status ? status : ng_session_run(own, 0, false, result, &launched, error);
 }
 
 /* ---- truth --------------------------------------------------------------------------------------------------------*/
@@ -312,7 +411,7 @@ static void grid_of(const ng_operand *o, double *largest, double *grid) {
  * in magnitude, so it is a binary32 (for a tensor core: nothing reaches below the alignment, nor out of p bits). Then B = 0. */
 static bool sums_are_exact(const product *p) {
     const ng_accumulation *sum = &p->contract.sum;
-    const ng_operand *a = &p->sides[0].quantized->operand, *b = &p->sides[1].quantized->operand;
+    const ng_operand *a = &p->sides[0].operand, *b = &p->sides[1].operand;
     double largest[SIDES], grid[SIDES];
     if (sum->scales != NG_SCALES_NONE || a->scales.data || b->scales.data || p->initial.data) return false;
     if (a->tensor_scale != 1 || b->tensor_scale != 1) return false;
@@ -340,7 +439,7 @@ static void drop_bound(product *p) {
 static ng_status make_bound(product *p, ng_error *error) {
     size_t count = (size_t)(p->problem.m * p->problem.n);
     const ng_contract *c = &p->contract;
-    const ng_operand *a = &p->sides[0].quantized->operand, *b = &p->sides[1].quantized->operand;
+    const ng_operand *a = &p->sides[0].operand, *b = &p->sides[1].operand;
     p->bound = malloc(sizeof(double) * (count + 1));
     p->running = malloc(sizeof(double) * (count + 1));
     p->expected = expected_applies(p) ? malloc(sizeof(double) * (count + 1)) : NULL;
@@ -424,7 +523,7 @@ static ng_status make_truth(product *p, ng_error *error) {
     ng_operand before[SIDES] = {{.codes = *a->source, .tensor_scale = 1}, {.codes = *b->source, .tensor_scale = 1}};
     bool same = ng_is_plain(&a->quantization) && ng_is_plain(&b->quantization) && a->quantization.element == a->source_format &&
                 b->quantization.element == b->source_format;
-    ng_status status = exact_product(p, &a->quantized->operand, &b->quantized->operand, &a->key, &b->key, &p->exact, error);
+    ng_status status = exact_product(p, &a->operand, &b->operand, &a->key, &b->key, &p->exact, error);
     if (same) p->recipe = p->exact;
     else if (!status) status = exact_product(p, &before[0], &before[1], &a->source_key, &b->source_key, &p->recipe, error);
     if (!status) status = make_bound(p, error);
@@ -432,7 +531,8 @@ static ng_status make_truth(product *p, ng_error *error) {
 }
 
 static ng_status time_product(product *p, ng_result *result, ng_error *error) {
-    ng_session *const all[] = {&p->quantizers[0], &p->quantizers[1], &p->session};
+    ng_session *const all[] = {p->sides[0].words.data ? &p->drawing[0] : &p->quantizers[0],
+                               p->sides[1].words.data ? &p->drawing[1] : &p->quantizers[1], &p->session};
     static const char *const names[] = {"quantize a", "quantize b", "gemm"};
     double flop = 2.0 * (double)p->problem.m * (double)p->problem.n * (double)p->problem.k;
     ng_session *sessions[3];
@@ -448,8 +548,12 @@ static ng_status time_product(product *p, ng_result *result, ng_error *error) {
 
 static void release(product *p) {
     ng_session_end(&p->session);
-    for (int s = 0; s < SIDES; s++)
+    for (int s = 0; s < SIDES; s++) {
         ng_session_end(&p->quantizers[s]);
+        ng_session_end(&p->drawing[s]);
+        ng_tensor_free(&p->sides[s].words);
+        ng_tensor_free(&p->sides[s].repeated);
+    }
     drop_bound(p);
     if (p->bias.data) ng_tensor_free(&p->initial);
     ng_tensor_free(&p->bias);

@@ -167,6 +167,8 @@ typedef struct ng_draw {
 
 /* Whether the draws of a tensor [count / columns][columns] look like their probabilities and independent of each other. */
 void ng_check_draw_list(const ng_draw *draws, int64_t count, int64_t columns, ng_result *result, double *randomness);
+/* Whether two lists of draws for the same elements are independent: of other seeds, other steps. other: what the second one has. */
+void ng_check_draw_lists(const ng_draw *draws, const ng_draw *others, int64_t count, const char *other, ng_result *result);
 /* Whether those of a tensor [rows][columns] and of its transposed copy [columns][rows] are independent. */
 void ng_check_draw_pairs(const ng_draw *draws, const ng_draw *others, int64_t rows, int64_t columns, ng_result *result);
 
@@ -174,6 +176,8 @@ void ng_check_draw_pairs(const ng_draw *draws, const ng_draw *others, int64_t ro
  * neighbouring elements. *randomness: the variance of the number of elements that round up. */
 ng_status ng_check_draws(const ng_tensor *source, const ng_tensor *out, const ng_cast *cast, ng_result *result,
                          double *randomness, ng_error *error);
+/* The draws of a cast [rows][columns]; accuses of results that no word leads to. */
+void ng_draws_of_cast(const ng_tensor *source, const ng_tensor *out, const ng_cast *cast, ng_draw *draws, ng_result *result);
 
 /* The names of saved files: an id and a role, without what a file name cannot hold. */
 void ng_mangle_id(char *name);

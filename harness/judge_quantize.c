@@ -358,25 +358,44 @@ static ng_status draws_of(const piece *p, const ng_tensor *source, const ng_tens
 }
 
 /* One launch without words; with both copies if the piece is transposed, which a kernel may decline. */
-static ng_status launch_own(piece *p, uint64_t seed, ng_result *result, bool *launched, ng_error *error) {
+static ng_status launch_own(piece *p, uint64_t seed, uint64_t offset, ng_result *result, bool *launched, ng_error *error) {
     ng_problem problem = p->one->problem;
     problem.m = p->source->rows;
     problem.n = p->source->columns;
     problem.seed = seed;
+    problem.offset = offset;
     *launched = false;
     if (!ng_session_begin(&p->session, p->judge, p->one->kernel, &problem, result)) return NG_OK;
     ng_status status = fill_session(p, error);
     return status ? status : ng_session_run(&p->session, 0, p->transposed, result, launched, error);
 }
 
+/* The draws of another seed or of another step must be others. */
+static ng_status compare_with_other(const piece *with, const piece *own, uint64_t seed, uint64_t later, const char *what, double randomness,
+                                    const ng_draw *draws, ng_draw *others, ng_result *result, ng_error *error) {
+    piece other = {.judge = with->judge, .one = with->one, .q = with->q, .source = with->source, .base = with->base, .given = with->given, .expected = with->expected};
+    int64_t impossible = 0;
+    bool launched;
+    ng_status status = launch_own(&other, seed, with->one->problem.offset + later, result, &launched, error);
+    if (status || !launched) goto done;
+    if (randomness > 64 && ng_tensor_equal(&own->session.first[NG_OUT], &other.session.first[NG_OUT])) {
+        ng_accuse(result, NG_FAIL, "%s gives the same bits: the random words do not depend on it", what);
+        goto done;
+    }
+    status = draws_of(with, with->base, &other.session.first[NG_OUT], others, &impossible, error);
+    if (!status) ng_check_draw_lists(draws, others, with->source->rows * with->source->columns, what, result);
+done:
+    ng_session_end(&other.session);
+    return status;
+}
+
 /* What does not depend on the words must not change with them; what does must look random, and change with the seed. */
-static ng_status judge_draws(const piece *with, uint64_t seed, ng_draw *draws, ng_result *result, ng_error *error) {
+static ng_status judge_draws(const piece *with, uint64_t seed, ng_draw *draws, ng_draw *others, ng_result *result, ng_error *error) {
     piece own = {.judge = with->judge, .one = with->one, .q = with->q, .source = with->source, .base = with->base, .given = with->given, .expected = with->expected};
-    piece other = own;
     int64_t impossible = 0;
     double randomness = 0;
     bool launched;
-    ng_status status = launch_own(&own, seed, result, &launched, error);
+    ng_status status = launch_own(&own, seed, with->one->problem.offset, result, &launched, error);
     if (status || !launched) goto done;
     if (with->expected.operand.scales.data && !ng_tensor_equal(&own.session.first[NG_OUT_SCALES], &with->expected.operand.scales))
         ng_accuse(result, NG_FAIL, "scales change with the random words");
@@ -384,12 +403,10 @@ static ng_status judge_draws(const piece *with, uint64_t seed, ng_draw *draws, n
     if (status) goto done;
     if (impossible) ng_accuse(result, NG_FAIL, "%lld elements went where no random word leads", (long long)impossible);
     ng_check_draw_list(draws, with->source->rows * with->source->columns, with->source->columns, result, &randomness);
-    status = launch_own(&other, seed ^ 0x5DEECE66Du, result, &launched, error);
-    if (!status && launched && randomness > 64 && ng_tensor_equal(&own.session.first[NG_OUT], &other.session.first[NG_OUT]))
-        ng_accuse(result, NG_FAIL, "another seed gives the same bits: the random words do not depend on it");
+    status = compare_with_other(with, &own, seed ^ 0x5DEECE66Du, 0, "another seed", randomness, draws, others, result, error);
+    if (!status) status = compare_with_other(with, &own, seed, 1, "the next offset", randomness, draws, others, result, error);
 done:
     ng_session_end(&own.session);
-    ng_session_end(&other.session);
     return status;
 }
 
@@ -404,7 +421,7 @@ static ng_status judge_both_copies(const piece *with, uint64_t seed, ng_draw *dr
     uint32_t *zeros = calloc((size_t)(rows * columns) + 1, sizeof *zeros);
     ng_status status = zeros ? turned_base(with, &turned, error) : ng_fail(error, NG_NO_MEMORY, "no memory to look at random draws");
     if (!status) status = quantize_with(with, &turned, zeros, &own.expected_t, error);
-    if (!status) status = launch_own(&own, seed, result, &launched, error);
+    if (!status) status = launch_own(&own, seed, with->one->problem.offset, result, &launched, error);
     if (status || !launched) goto done;
     status = draws_of(with, with->base, &own.session.first[NG_OUT], draws, &impossible, error);
     if (!status) status = draws_of(with, &turned, &own.session.first[NG_OUT_T], draws_t, &impossible, error);
@@ -426,7 +443,7 @@ static ng_status own_words(const piece *p, ng_result *result, ng_error *error) {
     if (p->q->four_over_six != NG_4OVER6_OFF || count > most_drawn) return NG_OK;
     ng_draw *draws = calloc((size_t)count * 2 + 1, sizeof *draws);
     if (!draws) return ng_fail(error, NG_NO_MEMORY, "no memory to look at random draws");
-    ng_status status = judge_draws(p, p->one->problem.seed, draws, result, error);
+    ng_status status = judge_draws(p, p->one->problem.seed, draws, draws + count, result, error);
     if (!status) status = judge_both_copies(p, p->one->problem.seed, draws, draws + count, result, error);
     free(draws);
     return status;

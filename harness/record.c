@@ -64,6 +64,13 @@ static const member speed_members[] = {
     MEMBER(ng_speed, throttle, TEXT),
 };
 
+static const member draw_members[] = {
+    MEMBER(ng_draw_figures, draws, INT64),             MEMBER(ng_draw_figures, analytic_bias_ulp, DOUBLE),
+    MEMBER(ng_draw_figures, measured_bias_ulp, DOUBLE), MEMBER(ng_draw_figures, shift, DOUBLE),
+    MEMBER(ng_draw_figures, alarm, DOUBLE),            MEMBER(ng_draw_figures, false_alarm, DOUBLE),
+    MEMBER(ng_draw_figures, detectable, DOUBLE),
+};
+
 static const member result_members[] = {
     MEMBER(ng_result, digest, TEXT),      MEMBER(ng_result, golden, TEXT),
     MEMBER(ng_result, nondeterministic, BOOL), MEMBER(ng_result, saturated, DOUBLE),
@@ -117,6 +124,16 @@ static void write_error(ng_json *json, const char *name, const ng_error_figures 
     ng_json_end_object(json);
 }
 
+static void write_draws(ng_json *json, const ng_draw_figures *figures) {
+    if (!figures->present) {
+        ng_json_null(json, "stochastic");
+        return;
+    }
+    ng_json_object(json, "stochastic");
+    write_members(json, draw_members, COUNT(draw_members), figures);
+    ng_json_end_object(json);
+}
+
 static void write_prediction(ng_json *json, const ng_prediction *prediction) {
     if (!prediction->present) {
         ng_json_null(json, "prediction");
@@ -148,6 +165,7 @@ void ng_result_write(ng_json *json, const ng_result *result) {
     write_prediction(json, &result->prediction);
     write_error(json, "recipe_error", &result->recipe_error);
     write_members(json, result_members, COUNT(result_members), result);
+    write_draws(json, &result->stochastic);
     write_speed(json, &result->speed);
     ng_json_array(json, "variants");
     for (int i = 0; i < result->variant_count; i++) {
@@ -282,6 +300,15 @@ static ng_status read_prediction(const cJSON *object, strictness how, ng_predict
     return read_members(item, prediction_members, COUNT(prediction_members), how, prediction, error);
 }
 
+static ng_status read_draws(const cJSON *object, strictness how, ng_draw_figures *figures, ng_error *error) {
+    bool absent;
+    const cJSON *item = find_object(object, "stochastic", &absent);
+    if (absent || (!item && how == OLDER)) return NG_OK;
+    if (!item) return ng_fail(error, NG_IO, "member \"stochastic\" is missing");
+    figures->present = true;
+    return read_members(item, draw_members, COUNT(draw_members), how, figures, error);
+}
+
 static ng_status read_variants(const cJSON *object, strictness how, ng_result *result, ng_error *error) {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, "variants"), *item;
     if (!list && how == OLDER) return NG_OK;
@@ -313,6 +340,7 @@ static ng_status read_result(const cJSON *object, strictness how, ng_result *res
     if (!status) status = read_prediction(object, how, &result->prediction, error);
     if (!status) status = read_error(object, "recipe_error", how, &result->recipe_error, error);
     if (!status) status = read_members(object, result_members, COUNT(result_members), how, result, error);
+    if (!status) status = read_draws(object, how, &result->stochastic, error);
     if (!status) status = read_speed(object, how, &result->speed, error);
     if (!status) status = read_variants(object, how, result, error);
     return status;
@@ -386,6 +414,19 @@ void ng_kernel_format(const ng_kernel *kernel, char *text, size_t capacity) {
     snprintf(text, capacity, "%.*s", (int)strcspn(second, "/"), second);
 }
 
+/* Who quantized: null for an operand that stays as it is. */
+static void write_recipe(ng_json *json, const ng_case *one) {
+    if (!one->recipe) {
+        ng_json_null(json, "recipe");
+        return;
+    }
+    ng_json_object(json, "recipe");
+    ng_json_text(json, "name", one->recipe->name);
+    ng_json_text(json, "a", one->quantizers[0] ? one->quantizers[0]->name : NULL);
+    ng_json_text(json, "b", one->quantizers[1] ? one->quantizers[1]->name : NULL);
+    ng_json_end_object(json);
+}
+
 static void write_case(ng_json *json, const ng_run_record *run, size_t i) {
     const ng_case *one = &run->list->cases[i];
     char format[64], repro[NG_REPRO_BYTES];
@@ -406,6 +447,7 @@ static void write_case(ng_json *json, const ng_run_record *run, size_t i) {
     ng_json_integer(json, NULL, one->problem.k);
     ng_json_end_array(json);
     ng_json_text(json, "mode", ng_mode_names[one->mode]);
+    write_recipe(json, one);
     ng_json_text(json, "model", *one->model ? one->model : NULL);
     ng_json_text(json, "layer", *one->layer ? one->layer : NULL);
     ng_json_text(json, "suite", one->suite);

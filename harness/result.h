@@ -61,6 +61,18 @@ typedef struct ng_variant_result {
 } ng_variant_result;
 enum { NG_VARIANTS = 16 };
 
+/* How a kernel's own random words rounded, beside the probabilities that its contract states. */
+typedef struct ng_draw_figures {
+    bool present;
+    int64_t draws;            /* elements that may go either way */
+    double analytic_bias_ulp; /* mean of P(up) - d, d the exact fraction of a step: what the form and its r bits cost; NaN: not known */
+    double measured_bias_ulp; /* mean of up - d */
+    double shift;             /* mean of up - P(up): 0 but for chance */
+    double alarm;             /* |shift| beyond which the kernel is accused */
+    double false_alarm;       /* of a right kernel, over all sums that are looked at: at most */
+    double detectable;        /* a shift of every probability by this much is found 999 times in 1,000 */
+} ng_draw_figures;
+
 typedef struct ng_result {
     ng_verdict verdict;
     char reason[512];      /* one line; empty for a plain pass */
@@ -71,6 +83,7 @@ typedef struct ng_result {
     char digest[33];       /* XXH3-128 of the outputs, hexadecimal */
     char golden[8];        /* "match", "differ", "absent", "unset" */
     bool nondeterministic;
+    ng_draw_figures stochastic;
     double saturated, flushed; /* fractions of quantized elements; NaN where not measured */
     double verify_s;       /* what checking took */
     ng_variant_result variants[NG_VARIANTS]; /* the first is the one that the other members tell of */

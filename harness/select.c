@@ -40,6 +40,10 @@ const ng_option ng_option_rows[] = {
     {"data", 'd', NG_TEXT, "NAME[,NAME]", "distributions of random data instead of the tables' own", AT(data), .selects = true},
     {"mode", 0, NG_CHOICES, "MODE[,MODE]", "prequantized: the product alone; autocast: quantization included", AT(modes),
      .choices = mode_choices, .selects = true},
+    {"recipe", 'R', NG_TEXT, "GLOB[,GLOB]", "with --model, --shape or --x --w --dy: products under whole recipes, quantization included,\n"
+     "instead of single kernels; '*': every recipe", AT(recipe), .selects = true},
+    {"budget", 0, NG_TEXT, "DB", "with --model: the fastest recipe of each layer and phase whose signal-to-noise ratio is at least\n"
+     "DB, and what the whole model then takes; --recipe '*' unless said otherwise", AT(budget), .selects = true},
     {"full", 0, NG_FLAG, NULL, "check every element of every product, however long it takes", AT(full), .selects = true},
     {"verify", 0, NG_CHOICE, "gpu|cpu", "who verifies whole products of GPU kernels (default gpu, held to the CPU's reference on a\n"
      "sample); cpu: a GPU is never its own witness, and products are sampled unless --full", AT(verify),
@@ -69,7 +73,7 @@ const ng_option ng_option_rows[] = {
     {"dry-run", 'n', NG_FLAG, NULL, "print the ids of the cases and stop", AT(dry_run)},
     {"quiet", 'q', NG_FLAG, NULL, "only what failed", AT(quiet)},
 };
-const size_t ng_select_option_count = 19;
+const size_t ng_select_option_count = 21;
 const size_t ng_run_option_count = sizeof ng_option_rows / sizeof *ng_option_rows;
 
 ng_options ng_default_options(void) {
@@ -85,6 +89,13 @@ ng_status ng_data_folder(const char *option, const char *installed, char **folde
     return *folder ? NG_OK : ng_fail(error, NG_NO_MEMORY, "out of memory");
 }
 
+double ng_budget_db(const ng_options *o) {
+    char *end;
+    if (!o->budget) return 0;
+    double db = strtod(o->budget, &end);
+    return *end || end == o->budget || !(db > 0 && db < 1000) ? 0 : db;
+}
+
 /* ---- what does not go together ------------------------------------------------------------------------------------*/
 static ng_status check_options(const ng_options *o, const ng_args *args, ng_error *error) {
     static const char *const with_model[] = {"batch", "seq", "tensor-parallel"};
@@ -98,6 +109,10 @@ static ng_status check_options(const ng_options *o, const ng_args *args, ng_erro
     if (operands && (o->x != NULL) + (o->w != NULL) + (o->dy != NULL) < 2)
         return ng_fail(error, NG_BAD_ARGUMENT,
                        "a product takes two operands: give two or three of --x, --w and --dy");
+    if ((o->recipe || o->budget) && !o->model && !o->shape[0] && !operands)
+        return ng_fail(error, NG_BAD_ARGUMENT, "--%s needs --model, --shape or --x --w --dy", o->budget ? "budget" : "recipe");
+    if (o->budget && !ng_budget_db(o)) return ng_fail(error, NG_BAD_ARGUMENT, "--budget '%s': expected decibels above 0, as 30", o->budget);
+    if (o->recipe && o->modes) return ng_fail(error, NG_BAD_ARGUMENT, "--mode is of single kernels: a recipe says itself what it quantizes");
     if ((operands || o->tensors) && o->data)
         return ng_fail(error, NG_BAD_ARGUMENT, "--data makes random data; --tensors, --x, --w and --dy bring their own");
     return NG_OK;
@@ -209,6 +224,7 @@ ng_status ng_select(const ng_program *program, const ng_options *o, const ng_arg
         .batch = o->batch, .sequence = o->sequence, .tensor_parallel = o->tensor_parallel,
         .x = s->files[1], .w = s->files[2], .dy = s->files[3], .tensors = s->files[0],
         .tensor_name = s->names[0], .x_name = s->names[1], .w_name = s->names[2], .dy_name = s->names[3],
+        .recipes = program->recipes, .recipe = o->recipe ? o->recipe : o->budget ? "*" : NULL,
         .data = o->data ? s->data : NULL, .modes = o->modes, .full = o->full, .verify_on_cpu = o->verify == NG_VERIFY_CPU,
     };
     status = ng_expand(&s->selection, &s->catalogue, &s->list, error);

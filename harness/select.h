@@ -17,6 +17,7 @@ typedef struct ng_options {
     int64_t shape[3];
     const char *tensors, *x, *w, *dy; /* FILE[:NAME] */
     const char *data;                 /* names, comma-separated */
+    const char *recipe, *budget;
     unsigned modes;
     bool full;
     const char *json;
@@ -37,6 +38,9 @@ extern const size_t ng_select_option_count; /* the first rows: which cases, and 
 extern const size_t ng_run_option_count;    /* all rows */
 
 ng_options ng_default_options(void);
+
+/* --budget as a number; 0: not given, or none. */
+double ng_budget_db(const ng_options *options);
 
 /* A folder of data that an option names: "none" is none (NULL), no option the one installed with the program, if there is one.
  * To be freed. */

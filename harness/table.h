@@ -7,4 +7,8 @@
 
 ng_status ng_model_table(const ng_terminal *terminal, const ng_run_record *run, ng_error *error);
 
+/* Of cases with recipes: by layer, a line a recipe, three phases side by side. budget_db > 0: then the fastest of each layer and
+ * phase whose signal-to-noise ratio is at least that, and what one training step comes to. */
+void ng_recipe_table(const ng_terminal *terminal, const ng_run_record *run, double budget_db);
+
 #endif

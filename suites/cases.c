@@ -162,6 +162,13 @@ const ng_case_row ng_case_rows[] = {
     {"speed", NG_OP_NORM_BACKWARD, "*norm-backward/bf16/cuda/fp32-params", "activations", 16384, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
     {"speed", NG_OP_NORM_BACKWARD, "*norm-backward/bf16/cuda/fp32-params", "activations", 32768, 1024, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
 
+    /* ---- whole recipes: quantize, multiply, compare with the product of the operands before -------------------------*/
+    {"recipe", NG_OP_GEMM, "*", NULL, 96, 160, 288, ORDINARY, PRE, .level = NG_SMOKE, .phases = PHASES, .recipes = true},
+    /* extents that no block divides; a zero block, an outlier, infinities */
+    {"recipe", NG_OP_GEMM, "*", "tails", 33, 65, 97, DATA(NG_NORMAL, NG_ZERO_BLOCKS, NG_OUTLIERS, NG_NONFINITE), PRE, .level = NG_CI, .phases = PHASES, .recipes = true},
+    {"recipe", NG_OP_GEMM, "*", "one", 1, 1, 1, ORDINARY, PRE, .level = NG_CI, .phases = PHASES, .recipes = true},
+    {"recipe", NG_OP_GEMM, "*", "llama3-8b.mlp_down", 512, 4096, 14336, ORDINARY, PRE, .level = NG_NIGHTLY, .phases = PHASES, .recipes = true},
+
     /* ---- --model, and --x --w --dy: the recipes that training chooses from ---------------------------------------*/
     {"model", NG_OP_GEMM, "gemm/bf16/cpu/fp32-chain/bf16-out", .use = NG_ROW_MODEL, .phases = PHASES},
     {"model", NG_OP_GEMM, "gemm/e4m3/cpu/fp32-chain/bf16-out", .use = NG_ROW_MODEL, .phases = PHASES},

@@ -4,6 +4,7 @@
 #include "kernels/catalogue.h"
 #include "suites/cases.h"
 #include "suites/faults.h"
+#include "suites/recipes.h"
 #include "suites/replay.h"
 #include "suites/build_facts.h"
 #include "suites/build_commit.h"
@@ -63,6 +64,7 @@ int main(int argc, char **argv) {
         .kernel_count = count,
         .rows = ng_case_rows,
         .row_count = ng_case_row_count,
+        .recipes = ng_suite_recipes,
         .judge = &judge,
         .gpu_probe = ng_probe_gpu,
     };

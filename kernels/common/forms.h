@@ -22,6 +22,9 @@
     X(form, "floor", element, NG_E8M0, 1, 32, NG_SCALE_MX_FLOOR, NG_4OVER6_OFF)                 \
     X(form, "even", element, NG_E8M0, 1, 32, NG_SCALE_MX_EVEN, NG_4OVER6_OFF)                   \
     X(form, "ceil", element, NG_E8M0, 1, 32, NG_SCALE_MX_CEIL, NG_4OVER6_OFF)
+#define NG_FORMS_MX_SQUARE(X, form, element)                                              \
+    X(form, "round-up", element, NG_E8M0, 32, 32, NG_SCALE_MX_ROUND_UP, NG_4OVER6_OFF)    \
+    X(form, "floor", element, NG_E8M0, 32, 32, NG_SCALE_MX_FLOOR, NG_4OVER6_OFF)
 #define NG_FORMS_NVFP4(X, form, rows, columns, over)                                            \
     X(form, "paper", NG_E2M1, NG_UE4M3, rows, columns, NG_SCALE_NVFP4_PAPER, over)              \
     X(form, "te", NG_E2M1, NG_UE4M3, rows, columns, NG_SCALE_NVFP4_TE, over)
@@ -33,6 +36,7 @@
     NG_FORMS_FP8(X, "e4m3-1x128", NG_E4M3, 1, 128) NG_FORMS_FP8(X, "e5m2-1x128", NG_E5M2, 1, 128)         \
     NG_FORMS_FP8(X, "e4m3-128x128", NG_E4M3, 128, 128) NG_FORMS_FP8(X, "e5m2-128x128", NG_E5M2, 128, 128) \
     NG_FORMS_MX(X, "mxfp8", NG_E4M3) NG_FORMS_MX(X, "mxfp8-e5m2", NG_E5M2)                                \
+    NG_FORMS_MX_SQUARE(X, "mxfp8-32x32", NG_E4M3)                                                         \
     NG_FORMS_MX(X, "mxfp6-e3m2", NG_E3M2) NG_FORMS_MX(X, "mxfp6-e2m3", NG_E2M3)                           \
     NG_FORMS_MX(X, "mxfp4", NG_E2M1)                                                                      \
     NG_FORMS_NVFP4(X, "nvfp4", 1, 16, NG_4OVER6_OFF) NG_FORMS_NVFP4(X, "nvfp4-16x16", 16, 16, NG_4OVER6_OFF) \
