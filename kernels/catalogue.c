@@ -17,6 +17,7 @@ static const ng_kernel_list *const lists[] = {
     &ng_cuda_dequantizers,
     &ng_cuda_gemms,
     &ng_cuda_norms,
+    &ng_cuda_hadamards,
     &ng_cublaslt_gemms,
 #endif
 };

@@ -3,6 +3,8 @@
 #include "harness/judge_internal.h"
 #include "harness/recipe.h"
 #include "kernels/catalogue.h"
+#include "kernels/common/e2m1.h"
+#include "kernels/common/cast.h"
 #include "kernels/common/philox.h"
 #include "reference/hadamard.h"
 #include "reference/round.h"
@@ -130,6 +132,22 @@ static void philox_answers(void) {
         for (uint64_t lane = 0; lane < 4; lane++)
             cr_expect_eq(ng_philox4(known[i].seed, known[i].offset, known[i].group).word[lane], known[i].words[lane], "row %zu, lane %llu", i, (unsigned long long)lane);
     cr_expect_eq(ng_philox(0, 0, 2), 0xBC57AC4C);
+}
+
+/* The short form of e2m1's rounding, which the CUDA kernel uses, on every finite bf16, and all words of stochastic rounding. */
+static void e2m1_in_short(void) {
+    const ng_cast random = {NG_R_STOCHASTIC, NG_SR_CARRY, 8, true, NG_NAN_MAX}, nearest = {NG_RN_EVEN, NG_SR_CARRY, 0, true, NG_NAN_MAX};
+    const ng_caster stochastic_caster = ng_caster_of(NG_E2M1, &random), caster = ng_caster_of(NG_E2M1, &nearest);
+    int64_t wrong = 0;
+    for (uint32_t code = 0; code < 0x10000; code++)
+        for (uint32_t low = 0; low < 4; low++) { /* and what lies between them */
+            uint32_t bits = code << 16 | (low ? ng_word(5, code * 4 + low) >> 16 : 0);
+            if ((bits & NG_ABS_MASK) >= NG_INF_BITS) continue;
+            wrong += ng_e2m1_nearest(ng_float(bits)) != ng_cast_code(&caster, NG_RN_EVEN, bits);
+            for (uint32_t word = 0; word < 256; word += low ? 15 : 1)
+                wrong += ng_e2m1_stochastic(ng_float(bits), word) != ng_cast_code_stochastic(&stochastic_caster, NG_SR_CARRY, 8, bits, word);
+        }
+    cr_expect_eq(wrong, 0);
 }
 
 /* ---- Hadamard -----------------------------------------------------------------------------------------------------*/
@@ -292,5 +310,6 @@ const ng_test ng_tests[] = {
     {"recipes", "every name leads to a kernel, every product takes its operands", recipes_resolve, 0},
     {"recipes", "stochastic rounding and the transform are the gradients' alone", gradient_path_only, 0},
     {"recipes", "empty, missing and misaligned tensors", bad_input, 0},
+    {"stochastic", "e2m1 in a few operations is e2m1", e2m1_in_short, 0},
 };
 const size_t ng_test_count = COUNT(ng_tests);

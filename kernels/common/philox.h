@@ -29,4 +29,12 @@ NG_HD uint32_t ng_philox(uint64_t seed, uint64_t offset, uint64_t element) {
     return ng_philox4(seed, offset, element / 4).word[element % 4];
 }
 
+/* Eight bits an element, sixteen elements a call: byte e % 4 of word e / 4 % 4 of group e / 16. What quantizers behind a Hadamard
+ * transform draw, where one word an element would cost more than everything else. */
+NG_HD uint32_t ng_philox_byte_of(ng_random4 words, uint64_t element) { return words.word[element / 4 % 4] >> 8 * (uint32_t)(element % 4) & 0xFFu; }
+
+NG_HD uint32_t ng_philox_byte(uint64_t seed, uint64_t offset, uint64_t element) {
+    return ng_philox_byte_of(ng_philox4(seed, offset, element / 16), element);
+}
+
 #endif

@@ -3,6 +3,7 @@
  * quantizers then see it as any other tensor. */
 #include "kernels/common/hadamard.h"
 #include "kernels/catalogue.h"
+#include "kernels/common/philox.h"
 #include "kernels/cpu/cpu.h"
 
 #include <stdlib.h>
@@ -106,13 +107,36 @@ static void transform_columns(const ng_hadamard *h, const ng_tensor *in, int thr
             load_floats(in->format, ng_cpu_row(in, row), from, ng_cpu_min(CHUNK, columns - from), y + row * columns + from);
 }
 
+/* The words that a launch draws (common/philox.h), [rows][columns] of the input; OUT_T's elements are numbered column by column,
+ * after OUT's last. */
+static void draw_words(const ng_launch *launch, bool transposed, int threads, const ng_tensor *words) {
+    const uint64_t seed = launch->problem->seed, offset = launch->problem->offset;
+    const int64_t rows = words->rows, columns = words->columns, lines = transposed ? columns : rows, length = transposed ? rows : columns;
+    const uint64_t before = transposed ? (uint64_t)rows * (uint64_t)columns : 0;
+    uint32_t *to = words->data;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t line = 0; line < lines; line++) {
+        ng_random4 sixteen = {{0}};
+        for (int64_t place = 0; place < length; place++) {
+            const uint64_t element = before + (uint64_t)line * (uint64_t)length + (uint64_t)place;
+            if (place == 0 || element % 16 == 0) sixteen = ng_philox4(seed, offset, element / 16);
+            to[transposed ? place * columns + line : line * columns + place] = ng_philox_byte_of(sixteen, element);
+        }
+    }
+}
+
 /* One output by the plain quantizer, from `in`. */
-static ng_status quantize_one(const ng_kernel *kernel, const ng_launch *launch, const ng_tensor *in, bool transposed) {
+static ng_status quantize_one(const ng_kernel *kernel, const ng_launch *launch, const ng_tensor *in, bool transposed, int threads,
+                              const ng_tensor *words) {
     const ng_kernel plain = {.name = kernel->name, .op = kernel->op, .in = in->format, .out = kernel->out, .contract = kernel->contract};
     ng_launch mine = *launch;
     mine.tensors[NG_IN] = *in;
     if (transposed) mine.tensors[NG_OUT_TENSOR_SCALE] = launch->tensors[NG_OUT_T_TENSOR_SCALE];
     mine.tensors[transposed ? NG_OUT : NG_OUT_T].data = NULL;
+    if (words->data) {
+        draw_words(launch, transposed, threads, words);
+        mine.tensors[NG_RANDOM_WORDS] = *words;
+    }
     return ng_cpu_quantize(&plain, &mine);
 }
 
@@ -126,16 +150,24 @@ static ng_status launch_rotated(const ng_kernel *kernel, const ng_launch *launch
     if (!launch->tensors[NG_OUT].data && !launch->tensors[NG_OUT_T].data)
         return ng_cpu_fail(launch, NG_BAD_ARGUMENT, "neither OUT nor OUT_T is given");
     ng_tensor y = {malloc((size_t)(rows * columns) * sizeof(float) + 1), NG_FP32, NG_HOST, rows, columns, columns * 4};
-    if (!y.data) return ng_cpu_fail(launch, NG_NO_MEMORY, "no memory for a %lld x %lld transform", (long long)rows, (long long)columns);
+    ng_tensor words = {NULL, NG_FP32, NG_HOST, rows, columns, columns * 4};
+    const bool draws = kernel->contract.cast.rounding == NG_R_STOCHASTIC && !launch->tensors[NG_RANDOM_WORDS].data;
+    if (draws) words.data = malloc((size_t)(rows * columns) * sizeof(uint32_t) + 1);
+    if (!y.data || (draws && !words.data)) {
+        status = ng_cpu_fail(launch, NG_NO_MEMORY, "no memory for a %lld x %lld transform", (long long)rows, (long long)columns);
+        goto done;
+    }
     if (launch->tensors[NG_OUT].data) {
         if (!h->transposed_only) transform_rows(h, in, threads, &y);
-        status = quantize_one(kernel, launch, h->transposed_only ? in : &y, false);
+        status = quantize_one(kernel, launch, h->transposed_only ? in : &y, false, threads, &words);
     }
     if (!status && launch->tensors[NG_OUT_T].data) {
         transform_columns(h, in, threads, &y);
-        status = quantize_one(kernel, launch, &y, true);
+        status = quantize_one(kernel, launch, &y, true, threads, &words);
     }
+done:
     free(y.data);
+    free(words.data);
     return status;
 }
 

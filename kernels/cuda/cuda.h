@@ -24,6 +24,15 @@ size_t ng_cuda_norm_backward_workspace(const ng_kernel *kernel, const ng_problem
 /* Maxima of the tensor, of its rows and of its columns. */
 size_t ng_cuda_quantize_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
 
+/* hadamard.cu: the transform alone, and before a quantization. */
+ng_status ng_cuda_launch_hadamard(const ng_kernel *kernel, const ng_launch *launch);
+ng_status ng_cuda_launch_rotated(const ng_kernel *kernel, const ng_launch *launch);
+size_t ng_cuda_rotated_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
+
+/* cast_rs.cu: fp32 into e2m1 by the stochastic conversion instruction. */
+ng_status ng_cuda_launch_cast_rs(const ng_kernel *kernel, const ng_launch *launch);
+const char *ng_cuda_supports_cast_rs(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
+
 /* A block-scaled operand's elements times their block scales as bf16, dense [rows][k], in device memory. */
 ng_status ng_cuda_dequantize_bf16(const ng_launch *launch, const ng_quantization *q, ng_role codes, ng_role scales, int64_t rows,
                                   int64_t k, void *out);
