@@ -150,10 +150,10 @@ const ng_case_row ng_case_rows[] = {
     {"norms", NG_OP_NORM_FORWARD, "*norm/*/cuda/*", NULL, 512, 1024, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .repeats = 100},
     {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/*/cuda/*", NULL, 600, 1024, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .repeats = 100},
     /* 2^27 elements, the longest way and the widest */
-    {"norms", NG_OP_NORM_FORWARD, "*norm/bf16->bf16/*/fp32-params", "long", 1 << 20, 128, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
-    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/bf16/*/fp32-params", "long", 1 << 20, 128, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
-    {"norms", NG_OP_NORM_FORWARD, "*norm/bf16->bf16/*/fp32-params", "widest", 2048, 65536, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
-    {"norms", NG_OP_NORM_BACKWARD, "*norm-backward/bf16/*/fp32-params", "widest", 2048, 65536, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"norms", NG_OP_NORM_FORWARD, "layernorm/bf16->bf16/*/fp32-params", "long", 1 << 20, 128, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"norms", NG_OP_NORM_BACKWARD, "rmsnorm-backward/bf16/*/fp32-params", "long", 1 << 20, 128, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"norms", NG_OP_NORM_FORWARD, "rmsnorm/bf16->bf16/*/fp32-params", "widest", 2048, 65536, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"norms", NG_OP_NORM_BACKWARD, "layernorm-backward/bf16/*/fp32-params", "widest", 2048, 65536, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
     /* activations of a large layer: held against the copy bandwidth */
     {"speed", NG_OP_NORM_FORWARD, "*norm/bf16->*/cuda/fp32-params*", "activations", 8192, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
     {"speed", NG_OP_NORM_FORWARD, "*norm/bf16->bf16/cuda/fp32-params", "activations", 16384, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
