@@ -447,6 +447,8 @@ static void publish(subject *s, ng_result *result) {
     if (!s->quantized) return;
     ng_tally_publish(&s->recipe, s->rows * s->columns, &result->recipe_error, NULL);
     result->recipe_error.max_ulp = NAN; /* the values have no common format */
+    if (s->undecided && result->verdict == NG_PASS)
+        snprintf(result->reason, sizeof result->reason, "%lld of %lld scales may be one of several within the bound of their maximum", (long long)s->undecided, (long long)s->scales);
 }
 
 ng_status ng_judge_norm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
