@@ -153,7 +153,9 @@ static void compare_draws(const ng_case *one, const ng_tensor *source, const ng_
 static ng_status judge_own_words(ng_judge *judge, const ng_case *one, const ng_tensor *source, ng_result *result, ng_error *error) {
     const uint64_t seed = one->problem.seed, offset = one->problem.offset;
     const struct { uint64_t seed, offset; const char *what; } others[] = {
-        {seed ^ 0x5DEECE66Du, offset, "another seed"}, {seed, offset + 1, "the next offset"}, {0, offset, "seed 0"}, {UINT64_MAX, offset, "seed 2^64 - 1"}};
+        {seed ^ 0x5DEECE66Du, offset, "another seed"}, {seed, offset + 1, "the next offset"}, {0, offset, "seed 0"}, {UINT64_MAX, offset, "seed 2^64 - 1"},
+        {seed ^ (uint64_t)1 << 32, offset, "a seed whose upper half is another"}, {seed, offset ^ (uint64_t)1 << 32, "an offset whose upper half is another"},
+        {seed, offset + 64, "an offset 64 steps on"}};
     ng_session session = {0};
     double randomness;
     bool launched;

@@ -53,11 +53,16 @@ const ng_case_row ng_case_rows[] = {
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", "tiny", 32, 256, 0, DATA(NG_SUBNORMAL), PRE, .level = NG_CI, .for_input = true},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", "one", 1, 1, 0, ORDINARY, PRE, .level = NG_CI},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", NULL, 64, 128, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30},
+    /* a million draws, as of casts */
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->nvfp4/*/te-sr8-carry", NULL, 1024, 1024, 0, ORDINARY, PRE, .level = NG_CI},
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->nvfp4/*/te-rht16-columns-sr8-carry", NULL, 1024, 1024, 0, ORDINARY, PRE, .level = NG_CI},
     {"quantize", NG_OP_QUANTIZE, "quantize/*/cuda/*", NULL, 256, 512, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .repeats = 100},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->mxfp?/*/round-up", "rows", 65600, 16, 0, ORDINARY, PRE, .level = NG_CI},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->nvfp4/*/te", "rows", 65600, 16, 0, ORDINARY, PRE, .level = NG_CI},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->e4m3*/*/max-over-amax", "rows", 65600, 16, 0, ORDINARY, PRE, .level = NG_CI},
     {"quantize", NG_OP_QUANTIZE, "quantize/bf16->*", NULL, 4096, 4096, 0, DATA(NG_NORMAL, NG_STUDENT), PRE, .level = NG_NIGHTLY},
+    /* 100,663,296 blocks of 16, every code and scale against the reference's derivation */
+    {"quantize", NG_OP_QUANTIZE, "quantize/bf16->nvfp4/cuda/te", "1e8-blocks", 16384, 98304, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
     /* activations of a large layer: held against the copy bandwidth */
     {"speed", NG_OP_QUANTIZE, "quantize/bf16->e4m3/cuda/max-over-amax", "activations", 16384, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
     {"speed", NG_OP_QUANTIZE, "quantize/bf16->mxfp8/cuda/round-up", "activations", 16384, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},

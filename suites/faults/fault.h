@@ -75,7 +75,7 @@ typedef struct ng_fault_list {
     size_t count;
 } ng_fault_list;
 
-extern const ng_fault_list ng_cast_faults, ng_quantize_faults, ng_dequantize_faults, ng_gemm_faults, ng_random_faults, ng_norm_faults;
+extern const ng_fault_list ng_cast_faults, ng_quantize_faults, ng_dequantize_faults, ng_gemm_faults, ng_random_faults, ng_hadamard_faults, ng_norm_faults;
 
 /* ---- code that faults share --------------------------------------------------------------------------------------- */
 /* Every element by fault->code and fault->word. */
@@ -100,6 +100,9 @@ double ng_element_double(const ng_tensor *tensor, int64_t row, int64_t column);
 void ng_element_store(const ng_tensor *tensor, int64_t row, int64_t column, uint32_t code);
 /* A copy of its own memory; data NULL where there was none to copy, or no memory. */
 ng_tensor ng_tensor_twin(const ng_tensor *tensor);
+
+/* Random words drawn once for both copies of a tensor. */
+ng_status ng_shares_words(const ng_fault *fault, const ng_kernel *subject, const ng_launch *launch);
 
 /* ---- outputs, of any operation ------------------------------------------------------------------------------------ */
 void ng_all_zero(const ng_launch *launch, const ng_tensor *before);

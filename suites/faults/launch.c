@@ -150,7 +150,7 @@ typedef struct instance {
 } instance;
 
 static bool is_output(int role) {
-    return role == NG_OUT || role == NG_OUT_SCALES || role == NG_OUT_TENSOR_SCALE || role == NG_OUT_T || role == NG_OUT_T_SCALES;
+    return role == NG_OUT || role == NG_OUT_SCALES || role == NG_OUT_TENSOR_SCALE || role == NG_OUT_T || role == NG_OUT_T_SCALES || role == NG_OUT_T_TENSOR_SCALE;
 }
 
 static ng_status twin_inputs(const ng_launch *launch, ng_launch *mine) {
@@ -236,7 +236,7 @@ static bool make(const ng_fault *fault, const ng_kernel *const *kernels, size_t 
 }
 
 static void make_all(void) {
-    static const ng_fault_list *const lists[] = {&ng_cast_faults, &ng_random_faults, &ng_quantize_faults, &ng_dequantize_faults,
+    static const ng_fault_list *const lists[] = {&ng_cast_faults, &ng_random_faults, &ng_hadamard_faults, &ng_quantize_faults, &ng_dequantize_faults,
                                                  &ng_gemm_faults, &ng_norm_faults};
     size_t count = ng_builtin_kernels(NULL, 0);
     const ng_kernel **kernels = calloc(count + 1, sizeof *kernels);

@@ -39,6 +39,16 @@ static void carry_form(ng_kernel *subject) { subject->contract.cast.stochastic =
 
 /* ---- the words ----------------------------------------------------------------------------------------------------*/
 static uint32_t fixed_seed(const ng_draw *d) { return ng_philox(0x5EED, 0, (uint64_t)d->row * (uint64_t)d->columns + (uint64_t)d->column); }
+static uint32_t offset_ignored(const ng_draw *d) { return ng_philox(d->seed, 0, (uint64_t)d->row * (uint64_t)d->columns + (uint64_t)d->column); }
+static uint32_t half_a_seed(const ng_draw *d) {
+    return ng_philox((uint32_t)d->seed, d->offset, (uint64_t)d->row * (uint64_t)d->columns + (uint64_t)d->column);
+}
+static uint32_t half_an_offset(const ng_draw *d) {
+    return ng_philox(d->seed, (uint32_t)d->offset, (uint64_t)d->row * (uint64_t)d->columns + (uint64_t)d->column);
+}
+static uint32_t seed_plus_offset(const ng_draw *d) { /* the next step under this seed is this step under the next one */
+    return ng_philox(d->seed, 0, (uint64_t)d->row * (uint64_t)d->columns + (uint64_t)d->column + d->offset);
+}
 static uint32_t same_in_rows(const ng_draw *d) { return ng_philox(d->seed, d->offset, (uint64_t)d->column); }
 static uint32_t same_in_columns(const ng_draw *d) { return ng_philox(d->seed, d->offset, (uint64_t)d->row); }
 static uint32_t four_lanes(const ng_draw *d) {
@@ -53,7 +63,7 @@ static uint32_t counter(const ng_draw *d) { /* a linear congruential step of the
 }
 
 /* Words drawn once for both copies of a tensor, which then err alike. */
-static ng_status shares_words(const ng_fault *fault, const ng_kernel *subject, const ng_launch *launch) {
+ng_status ng_shares_words(const ng_fault *fault, const ng_kernel *subject, const ng_launch *launch) {
     ng_launch mine = *launch;
     const ng_tensor *in = &launch->tensors[NG_IN];
     uint32_t *words = NULL;
@@ -95,6 +105,10 @@ static const ng_fault faults[] = {
     {"unbiased-form", WIDE, "graphcore-research/gfloat#36: the discarded bits rounded first", .change = unbiased_form},
     {"biased-form", "cast/fp32->e2m1/cpu/sr8-unbiased-sat", "bits below the random number's cut off: biased by 2^-9 of a step", .change = carry_form},
     {"fixed-seed", WIDE, "the same words for every seed", WORD(fixed_seed)},
+    {"offset-ignored", WIDE, "every step draws the same words", WORD(offset_ignored)},
+    {"half-a-seed", WIDE, "a seed kept in 32 bits", WORD(half_a_seed)},
+    {"half-an-offset", "cast/fp32->e2m1/cpu/sr8-carry-sat", "an offset kept in 32 bits", WORD(half_an_offset)},
+    {"offset-added", WIDE, "the offset added to the element: steps overlap", WORD(seed_plus_offset)},
     {"zero-seed", "cast/fp32->e5m2/cpu/sr16-carry-sat", "AMD-AGI/Primus-Turbo#365: a seed of zero", WORD(zero_seed)},
     {"same-in-rows", WIDE, "the row left out of the counter", WORD(same_in_rows)},
     {"same-in-columns", WIDE, "the column left out of the counter", WORD(same_in_columns)},
@@ -102,12 +116,15 @@ static const ng_fault faults[] = {
     {"pairs", "cast/fp32->e2m1/cpu/sr8-carry-sat", "PTX cvt.rs to fp8x4: two lanes share a half, where independence is promised", WORD(pairs)},
     {"counter", "cast/fp32->e5m2/cpu/sr8-unbiased-sat", "a linear congruential generator's low bits", WORD(counter)},
     {"all-zero", "quantize/bf16->nvfp4/cpu/te-sr8-carry", "TransformerEngine#3281: NVFP4 stochastic rounding returns zeros on sm_120", .outputs = ng_all_zero},
+    {"own-up-more", "quantize/bf16->nvfp4/cpu/te-sr8-carry", "P(up) 1/256 too high, of words that the kernel draws, in quantization", QUANTIZE(.code = own_up_more)},
+    {"own-up-less", "quantize/bf16->nvfp4/cpu/te-sr8-carry", "P(up) 1/256 too low, in quantization", QUANTIZE(.code = own_up_less)},
+    {"offset-ignored", "quantize/bf16->nvfp4/cpu/te-sr8-half", "every step draws the same words, in quantization", QUANTIZE(.word = offset_ignored)},
     {"own-always-down", "quantize/bf16->mxfp4/cpu/round-up-sr8-carry", "a generator that is never called, in quantization", QUANTIZE(.code = own_always_down)},
     {"own-two-bits", "quantize/bf16->nvfp4/cpu/te-sr8-carry", "randomness of two bits, in quantization", QUANTIZE(.code = own_two_bits)},
     {"four-lanes", "quantize/bf16->mxfp8/cpu/round-up-sr8-carry", "four lanes share a word, in quantization", QUANTIZE(.word = four_lanes)},
     {"same-in-rows", "quantize/bf16->nvfp4/cpu/paper-sr8-carry", "a reused seed: every row rounds alike", QUANTIZE(.word = same_in_rows)},
     {"fixed-seed", "quantize/bf16->mxfp4/cpu/round-up-sr8-half", "the same words for every seed, in quantization", QUANTIZE(.word = fixed_seed)},
-    {"transposed-copy", "quantize/bf16->e5m2/cpu/max-over-amax-sr8-carry", "a reused seed for the row-wise and the column-wise copy", .compute = shares_words},
+    {"transposed-copy", "quantize/bf16->e5m2/cpu/max-over-amax-sr8-carry", "a reused seed for the row-wise and the column-wise copy", .compute = ng_shares_words},
 };
 
 const ng_fault_list ng_random_faults = {faults, sizeof faults / sizeof *faults};
