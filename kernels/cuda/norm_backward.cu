@@ -37,15 +37,15 @@ template <bool FROM_OUTPUT, bool WHOLE> __device__ __forceinline__ void normaliz
     }
 }
 
-/* Behind the row's end x and dy are 0, but h need not be. */
-__device__ __forceinline__ void add_vector(const float (&dy)[EACH], const float (&h)[EACH], const float (&g)[EACH], int valid, float (&p)[EACH], float (&q)[EACH], float (&dgamma)[EACH], float (&dbeta)[EACH]) {
+/* Behind the row's end x and dy are 0, but h need not be. Without CENTERED neither dbeta nor c1 is wanted. */
+template <bool CENTERED> __device__ __forceinline__ void add_vector(const float (&dy)[EACH], const float (&h)[EACH], const float (&g)[EACH], int valid, float (&p)[EACH], float (&q)[EACH], float (&dgamma)[EACH], float (&dbeta)[EACH]) {
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         if (e >= valid) continue;
-        p[e] = ng_add(p[e], g[e]);
+        if (CENTERED) p[e] = ng_add(p[e], g[e]);
         q[e] = ng_norm_fma(g[e], h[e], q[e]);
         dgamma[e] = ng_norm_fma(dy[e], h[e], dgamma[e]);
-        dbeta[e] = ng_add(dbeta[e], dy[e]);
+        if (CENTERED) dbeta[e] = ng_add(dbeta[e], dy[e]);
     }
 }
 
@@ -116,7 +116,7 @@ __device__ __forceinline__ void add_groups(const Backward &b, const Group &g, fl
     }
 }
 
-template <ng_format_id F, bool FROM_OUTPUT, int THREADS, int DEPTH, bool WHOLE> __global__ void __launch_bounds__(THREADS, THREADS == 256 && F != NG_FP32 ? 2 : 1) backward_held(Backward b) {
+template <ng_format_id F, bool FROM_OUTPUT, int THREADS, int DEPTH, bool WHOLE, bool CENTERED> __global__ void __launch_bounds__(THREADS, THREADS == 256 && F != NG_FP32 ? 2 : 1) backward_held(Backward b) {
     extern __shared__ uint4 memory[];
     __shared__ float slots[128 * 8];
     const Group g = {(int)threadIdx.x % b.lanes, b.lanes, (int)threadIdx.x / b.lanes, slots + threadIdx.x / b.lanes * 128};
@@ -149,10 +149,11 @@ template <ng_format_id F, bool FROM_OUTPUT, int THREADS, int DEPTH, bool WHOLE> 
             staged(raw, gradient, THREADS, u);
             unpack(raw, dy);
             normalized<FROM_OUTPUT, WHOLE>(b, s, v, x, dy, h, scaled);
-            add_vector(dy, h, scaled, WHOLE ? EACH : b.columns - v * EACH, p, q, dgamma[u], dbeta[u]);
+            add_vector<CENTERED>(dy, h, scaled, WHOLE ? EACH : b.columns - v * EACH, p, q, dgamma[u], dbeta[u]);
         }
-        float c1, c2;
-        reduce_two(g, p, q, parity, c1, c2);
+        float c1 = 0.0f, c2;
+        if (CENTERED) reduce_two(g, p, q, parity, c1, c2);
+        else c2 = reduce(g, q, parity);
         c1 = b.centered ? ng_div(c1, count) : 0.0f;
         c2 = ng_div(c2, count);
 #pragma unroll
@@ -168,7 +169,7 @@ template <ng_format_id F, bool FROM_OUTPUT, int THREADS, int DEPTH, bool WHOLE> 
     stage_wait<0>();
     __syncthreads();
     add_groups(b, g, reinterpret_cast<float *>(memory), dgamma, 0);
-    add_groups(b, g, reinterpret_cast<float *>(memory), dbeta, 1);
+    if (CENTERED) add_groups(b, g, reinterpret_cast<float *>(memory), dbeta, 1);
 }
 
 /* ---- a row too wide for that: read twice, sums kept in the partial sums themselves --------------------------------------*/
@@ -195,7 +196,7 @@ template <ng_format_id F, bool FROM_OUTPUT> __global__ void __launch_bounds__(10
                 dgamma[e] = !first && e < valid ? partial_of(b, 0)[v * EACH + e] : 0.0f;
                 dbeta[e] = !first && e < valid ? partial_of(b, 1)[v * EACH + e] : 0.0f;
             }
-            add_vector(dy, h, scaled, valid, p, q, dgamma, dbeta);
+            add_vector<true>(dy, h, scaled, valid, p, q, dgamma, dbeta);
 #pragma unroll
             for (int e = 0; e < EACH; e++) {
                 if (e >= valid) continue;
@@ -235,18 +236,22 @@ __global__ void __launch_bounds__(ACROSS *NG_NORM_LAST_CHAINS) add_blocks(const 
 }
 
 /* ---- launch -------------------------------------------------------------------------------------------------------*/
-template <ng_format_id F, bool FROM_OUTPUT, int THREADS, int DEPTH, bool WHOLE> bool start_held(const Backward &b, int blocks, cudaStream_t stream) {
+template <ng_format_id F, bool FROM_OUTPUT, int THREADS, int DEPTH, bool WHOLE, bool CENTERED> bool start_held(const Backward &b, int blocks, cudaStream_t stream) {
     const size_t shared = (size_t)THREADS * DEPTH * 2 * HELD * sizeof(Vector<F>);
     const bool whole = b.columns % EACH == 0 && b.in.aligned && b.gradient.aligned && b.out.aligned && b.parameters.aligned;
-    if (shared > most_shared() || (WHOLE && !whole)) return false;
-    if (shared > 48 << 10) cudaFuncSetAttribute(backward_held<F, FROM_OUTPUT, THREADS, DEPTH, WHOLE>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-    backward_held<F, FROM_OUTPUT, THREADS, DEPTH, WHOLE><<<blocks, THREADS, shared, stream>>>(b);
+    if (shared > most_shared() || (WHOLE && !whole) || (b.centered && !CENTERED)) return false;
+    if (shared > 48 << 10) cudaFuncSetAttribute(backward_held<F, FROM_OUTPUT, THREADS, DEPTH, WHOLE, CENTERED>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    backward_held<F, FROM_OUTPUT, THREADS, DEPTH, WHOLE, CENTERED><<<blocks, THREADS, shared, stream>>>(b);
     return true;
 }
 
 template <ng_format_id F, bool FROM_OUTPUT> bool start(const Backward &b, int blocks, cudaStream_t stream) {
-    if (b.lanes <= 256) return start_held<F, FROM_OUTPUT, 256, 2, true>(b, blocks, stream) || start_held<F, FROM_OUTPUT, 256, 1, false>(b, blocks, stream);
-    if (b.lanes == 512) return start_held<F, FROM_OUTPUT, 512, F == NG_FP32 ? 1 : 2, true>(b, blocks, stream) || start_held<F, FROM_OUTPUT, 512, 1, false>(b, blocks, stream);
+    enum { DEPTH = F == NG_FP32 ? 1 : 2 }; /* of 512 lanes: 128 KiB of shared memory */
+    if (b.lanes <= 256)
+        return start_held<F, FROM_OUTPUT, 256, 2, true, false>(b, blocks, stream) || start_held<F, FROM_OUTPUT, 256, 2, true, true>(b, blocks, stream) ||
+               start_held<F, FROM_OUTPUT, 256, 1, false, true>(b, blocks, stream);
+    if (b.lanes == 512)
+        return start_held<F, FROM_OUTPUT, 512, DEPTH, true, true>(b, blocks, stream) || start_held<F, FROM_OUTPUT, 512, 1, false, true>(b, blocks, stream);
     backward_wide<F, FROM_OUTPUT><<<blocks, b.lanes, 0, stream>>>(b);
     return true;
 }
