@@ -1,5 +1,6 @@
 /* Norms: closed forms, the backward reference as the forward one's derivative, the two tiers on rows made to part them, the
  * order of sums where every other order gives other bits, and the CPU kernels' two instruction sets. */
+#include "harness/judge.h"
 #include "kernels/catalogue.h"
 #include "reference/norm.h"
 #include "reference/round.h"
@@ -304,11 +305,71 @@ static void test_paths(void) {
     cr_expect(compared >= 50, "only %zu norms", compared);
 }
 
+/* ---- another order ------------------------------------------------------------------------------------------------*/
+/* LayerNorm fp32 by serial sums, in two passes or, where the kernel has a state, in one. */
+static ng_status serial(const ng_kernel *kernel, const ng_launch *launch) {
+    const ng_tensor *t = launch->tensors;
+    const int64_t n = launch->problem->n;
+    for (int64_t i = 0; i < launch->problem->m; i++) {
+        float sum = 0, squares = 0, all = 0, e = (float)launch->problem->scalars[NG_EPSILON];
+        for (int64_t j = 0; j < n; j++)
+            sum += (float)ng_get_value(&t[NG_IN], i, j);
+        float mean = sum / (float)n;
+        for (int64_t j = 0; j < n; j++) {
+            float x = (float)ng_get_value(&t[NG_IN], i, j);
+            squares += (x - mean) * (x - mean);
+            all += x * x;
+        }
+        float rstd = 1 / sqrtf((kernel->state ? all / (float)n - mean * mean : squares / (float)n) + e);
+        set(&t[NG_MEAN], i, 0, (double)mean);
+        set(&t[NG_RSTD], i, 0, (double)rstd);
+        for (int64_t j = 0; j < n; j++)
+            set(&t[NG_OUT], i, j, (double)(((float)ng_get_value(&t[NG_IN], i, j) - mean) * rstd * (float)ng_get_value(&t[NG_PARAMETER], 0, j) + (float)ng_get_value(&t[NG_PARAMETER_2], 0, j)));
+    }
+    return NG_OK;
+}
+
+static const struct verdict_row {
+    ng_norm_order order;
+    bool one_pass;
+    ng_distribution data;
+    ng_verdict verdict;
+} verdict_rows[] = {
+    {NG_NORM_ANY, false, NG_NORMAL, NG_PASS},      {NG_NORM_ANY, false, NG_LARGE_MEAN, NG_PASS}, {NG_NORM_ANY, false, NG_CONSTANT, NG_PASS},
+    {NG_NORM_ANY, true, NG_LARGE_MEAN, NG_FAIL},   {NG_NORM_LANES, true, NG_LARGE_MEAN, NG_FAIL}, {NG_NORM_LANES, false, NG_UNIFORM, NG_MOVED},
+};
+
+/* A kernel that promises no order is held to the bound alone, which a right one keeps and a variance in one pass does not. */
+static void test_any_order(void) {
+    static const char in_one_pass = 1;
+    ng_kernel kernel = *kernel_named("layernorm/fp32->fp32/cpu/fp32-params");
+    const ng_kernel *pointer = &kernel;
+    const ng_catalogue catalogue = {&pointer, 1};
+    const ng_settings settings = {.seed = 1, .threads = 1};
+    kernel.launch = serial;
+    for (size_t i = 0; i < COUNT(verdict_rows); i++) {
+        const struct verdict_row *v = &verdict_rows[i];
+        ng_case one = {.id = "any order", .kernel = &kernel, .problem = {.op = NG_OP_NORM_FORWARD, .m = 33, .n = 161, .scalars = {[NG_EPSILON] = 1e-5}},
+                       .data = {.distribution = v->data, .seed = 3, .target = NG_FP32, .whole_rows = 33, .whole_columns = 161}, .level = NG_CI, .suite = "norms"};
+        ng_judge *judge;
+        ng_result result;
+        ng_error error = {0};
+        kernel.contract.norm.order = v->order;
+        kernel.state = v->one_pass ? &in_one_pass : NULL;
+        cr_assert_eq(ng_judge_create(&settings, &catalogue, &judge, &error), NG_OK, "%s", error.text);
+        cr_assert_eq(ng_judge_case(judge, &one, &result, &error), NG_OK, "%s", error.text);
+        cr_expect_eq(result.verdict, v->verdict, "row %zu: %s, %s", i, ng_verdict_names[result.verdict], result.reason);
+        cr_expect_eq(result.prediction.present, v->order == NG_NORM_LANES);
+        ng_judge_free(judge);
+    }
+}
+
 const ng_test ng_tests[] = {
     {"norms", "closed forms, both tiers", test_closed_forms, 0},
     {"norms", "backward is the derivative of forward", test_derivatives, 0},
     {"norms", "two tiers agree within their remainder on hard rows", test_tiers, 0},
     {"norms", "sums come in the contract's order, predicted and computed", test_order, 0},
     {"norms", "plain C and AVX2, one thread and three: the same bits", test_paths, 0},
+    {"norms", "no order promised: the bound alone, and it tells one pass from two", test_any_order, 0},
 };
 const size_t ng_test_count = COUNT(ng_tests);

@@ -9,7 +9,8 @@
     {rounding, form, r, true, (element) == NG_E4M3 || (element) == NG_E5M2 ? NG_NAN_CANONICAL : NG_NAN_MAX}
 
 #define NG_QUANTIZATION(element, scale, rows, columns, rule, over, rounding, form, r) \
-    {element, scale, {rows, columns}, rule, (scale) == NG_UE4M3, over, NG_ELEMENT_CAST(element, rounding, form, r)}
+    {element, scale, {rows, columns}, rule, (scale) == NG_UE4M3, over, NG_ELEMENT_CAST(element, rounding, form, r), \
+     NG_LAYOUT_PLAIN}
 
 /* X(form, rule's name, element, scale, block rows, block columns, rule, 4over6) */
 #define NG_FORMS_FP8(X, form, element, rows, columns)                                                 \
