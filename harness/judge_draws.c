@@ -32,6 +32,7 @@ static double sigmas(double sum, double variance) { return variance < least_vari
 /* Bernstein's inequality for independent terms within [-1, 1] and a variance of at least least_variance: a sum beyond
  * t = most_sigma standard deviations has probability at most 2 exp(-t^2 / 2 / (1 + t / (3 s))), s = sqrt(least_variance). Some 64
  * sums are looked at: bins, all, distances, other seeds and other steps, both copies. */
+/* Sums of products of two deviations have terms that are independent in the mean only: there it is an estimate, which 1,000 right runs bear out. */
 enum { SUMS = 64 };
 static double false_alarm(void) {
     return SUMS * 2 * exp(-most_sigma * most_sigma / 2 / (1 + most_sigma / (3 * sqrt(least_variance))));

@@ -27,7 +27,7 @@ static bool is_baseline(const ng_case *one) { return one->recipe && !one->quanti
 
 static bool same_product(const ng_case *a, const ng_case *b) {
     return a->problem.phase == b->problem.phase && a->data.distribution == b->data.distribution && !strcmp(a->layer, b->layer) &&
-           !strcmp(a->problem_name, b->problem_name) && a->kernel->backend == b->kernel->backend;
+           a->problem.m == b->problem.m && a->problem.n == b->problem.n && a->problem.k == b->problem.k && a->kernel->backend == b->kernel->backend;
 }
 
 /* The unquantized product beside case i; -1: none ran. */
@@ -103,7 +103,7 @@ static void print_line(FILE *out, const ng_run_record *run, size_t first) {
 
 static void print_layer(FILE *out, const ng_run_record *run, size_t first) {
     const ng_case *head = &run->list->cases[first];
-    fprintf(out, "\n%s, %s%s%s\n%-*s", head->layer, ng_backend_names[head->kernel->backend], head->data.distribution == NG_NORMAL ? "" : ", ",
+    fprintf(out, "\n%s, %s%s%s\n%-*s", *head->layer ? head->layer : "one weight", ng_backend_names[head->kernel->backend], head->data.distribution == NG_NORMAL ? "" : ", ",
             head->data.distribution == NG_NORMAL ? "" : ng_distribution_names[head->data.distribution], NAME, "");
     for (int phase = NG_FPROP; phase < NG_PHASES; phase++)
         fprintf(out, " %-30s ", ng_phase_names[phase]);
@@ -144,7 +144,7 @@ static void print_choice(FILE *out, const ng_run_record *run, size_t i, double b
     double count = one->count ? (double)one->count : 1;
     char time[NG_FIGURE_BYTES] = "-", old[NG_FIGURE_BYTES];
     ng_figure_time(before, old);
-    fprintf(out, "  %-10.10s %-5s  %-*.*s", one->layer, ng_phase_names[one->problem.phase], NAME, NAME,
+    fprintf(out, "  %-10.10s %-5s  %-*.*s", *one->layer ? one->layer : "one weight", ng_phase_names[one->problem.phase], NAME, NAME,
             taken < 0 ? "-" : run->list->cases[taken].recipe->name);
     print_db(out, taken < 0 ? NAN : sqnr_of(&run->results[taken]));
     if (taken >= 0) ng_figure_time(whole_time(&run->list->cases[taken], &run->results[taken]), time);

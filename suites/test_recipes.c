@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
@@ -301,6 +302,37 @@ static void bad_input(void) {
     }
 }
 
+/* ---- the command --------------------------------------------------------------------------------------------------*/
+static int command(const char *arguments, char *output, size_t capacity) {
+    char line[1024];
+    snprintf(line, sizeof line, "'%s' run --backend cpu --goldens none %s 2>&1", NG_PROGRAM, arguments);
+    FILE *pipe = popen(line, "r");
+    cr_assert(pipe);
+    size_t used = fread(output, 1, capacity - 1, pipe);
+    output[used] = 0;
+    return WEXITSTATUS(pclose(pipe));
+}
+
+static void options(void) {
+    static const struct { const char *arguments; int status; const char *says; } runs[] = {
+        {"--recipe bf16", 2, "--recipe needs --model"},
+        {"--budget 20", 2, "--budget needs --model"},
+        {"--shape 8x8x8 --budget twenty", 2, "expected decibels"},
+        {"--shape 8x8x8 --budget -3", 2, "expected decibels"},
+        {"--shape 8x8x8 --recipe nvfp5", 2, "no recipe fits"},
+        {"--shape 8x8x8 --recipe bf16 --mode autocast", 2, "a recipe says itself"},
+        {"--shape 48x64x96 --recipe nvfp4 --no-speed", 0, "nvfp4 "},
+        {"--shape 48x64x96 --recipe bf16,mxfp8,nvfp4-plain --budget 10", 0, "within 10 dB, cpu"},
+        {"--shape 48x64x96 --recipe bf16,mxfp8 --budget 99", 0, "none keeps the budget"},
+    };
+    char output[16384];
+    for (size_t i = 0; i < COUNT(runs); i++) {
+        int status = command(runs[i].arguments, output, sizeof output);
+        cr_expect_eq(status, runs[i].status, "%s: %d, %s", runs[i].arguments, status, output);
+        cr_expect_not_null(strstr(output, runs[i].says), "%s: %s", runs[i].arguments, output);
+    }
+}
+
 const ng_test ng_tests[] = {
     {"stochastic", "all 2^r words of every cast kernel, counted from the exact fraction", all_words, 0},
     {"stochastic", "1,000 right runs raise no alarm", right_runs, 0},
@@ -311,5 +343,6 @@ const ng_test ng_tests[] = {
     {"recipes", "stochastic rounding and the transform are the gradients' alone", gradient_path_only, 0},
     {"recipes", "empty, missing and misaligned tensors", bad_input, 0},
     {"stochastic", "e2m1 in a few operations is e2m1", e2m1_in_short, 0},
+    {"recipes", "--recipe and --budget", options, 0},
 };
 const size_t ng_test_count = COUNT(ng_tests);
