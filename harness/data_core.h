@@ -37,10 +37,16 @@ typedef struct ng_data_core {
 } ng_data_core;
 
 enum { NG_NORMAL_ROWS = 31 * 16 + 1 };
+#ifdef __cplusplus
+extern "C" {
+#endif
 /* [NG_NORMAL_ROWS][4]: coefficients of the normal quantile, see data_normal.h. */
 const float *ng_normal_table(void);
 /* Checks a spec and fills *core, for callers that generate on a device. NG_FILE_TENSOR has none: NG_UNSUPPORTED. */
 ng_status ng_data_core_of(const ng_data_spec *spec, ng_data_core *core, ng_error *error);
+#ifdef __cplusplus
+}
+#endif
 
 /* ---- arithmetic that no compiler contracts --------------------------------------------------------------------------*/
 #ifdef __CUDA_ARCH__

@@ -460,7 +460,7 @@ static ng_status make_bound(product *p, ng_error *error) {
     return NG_OK;
 }
 
-static void describe_model(const ng_accumulation *sum, char *text, size_t bytes) {
+void ng_describe_sum(const ng_accumulation *sum, char *text, size_t bytes) {
     static const char *const orders[] = {[NG_SUM_ANY] = "any order", [NG_SUM_CHAIN] = "fp32 chain", [NG_SUM_PAIRWISE] = "fp32 pairwise",
                                          [NG_SUM_MMA] = "tensor core", [NG_SUM_FP64] = "fp64 chain"};
     int used = snprintf(text, bytes, "%s", sum->order == NG_SUM_MMA && sum->mma.name ? sum->mma.name : orders[sum->order]);
@@ -482,7 +482,7 @@ static void compare_prediction(product *p, ng_power *power, ng_result *result, n
     prediction->differ = figures->beyond_bound + figures->nonfinite_mismatch;
     prediction->first[0] = figures->worst[0] + p->sides[0].row0;
     prediction->first[1] = figures->worst[1] + p->sides[1].row0;
-    describe_model(sum, prediction->model, sizeof prediction->model);
+    ng_describe_sum(sum, prediction->model, sizeof prediction->model);
     if (prediction->differ)
         ng_accuse(result, NG_MOVED, "%lld of %lld elements differ from the bits that the contract fixes (%s), first or worst OUT[%lld][%lld]: %.9g, predicted %.9g",
                   (long long)prediction->differ, (long long)prediction->elements, prediction->model, (long long)prediction->first[0],
@@ -642,6 +642,9 @@ static ng_status judge_product(product *p, ng_result *result, ng_error *error) {
 }
 
 ng_status ng_judge_gemm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
+#ifdef NG_HAVE_CUDA
+    if (ng_judges_whole(judge, one)) return ng_judge_whole(judge, one, result, error);
+#endif
     product *p = calloc(1, sizeof *p);
     if (!p) return ng_fail(error, NG_NO_MEMORY, "no memory for a product");
     const ng_kernel *kernel = one->kernel;

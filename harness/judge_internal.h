@@ -157,6 +157,11 @@ ng_status ng_judge_sweep(ng_judge *judge, const ng_case *one, ng_result *result,
 ng_status ng_judge_quantize(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_dequantize(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_norm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+/* "hopper-wgmma-fp8, promoted every 128" */
+void ng_describe_sum(const ng_accumulation *sum, char *text, size_t bytes);
+/* Products of full size on a GPU (judge_whole.c; with CUDA only), and whether a case is one. */
+bool ng_judges_whole(ng_judge *judge, const ng_case *one);
+ng_status ng_judge_whole(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_gemm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_hadamard(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 

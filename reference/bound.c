@@ -18,6 +18,7 @@
  * above 2^-894 together). H and sum P come from sgemm on integers rounded up, exact by Cauchy-Schwarz (blas.h), so that
  * the bounds too have the same bits on every machine. */
 #include "reference/blas.h"
+#include "reference/bound_core.h"
 #include "reference/gemm.h"
 
 #include <limits.h>
@@ -26,35 +27,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define U 0x1p-24
+#define U NG_U
 #define V 0x1p-53
-#define HALF_LEAST 0x1p-150
-#define BINARY32_LARGEST 0x1.fffffep127
-#define OUTWARD (1 + 0x1p-40)
+#define OUTWARD NG_OUTWARD
+
+typedef ng_bound_plan plan;
+typedef ng_tensor_factor tensor_scale;
 
 enum { PANEL_ROWS = 1024, PANEL_K = 16384 };
 
 /* g(n) of roundings with that unit; infinite where n unit reaches 1. */
 static double gamma_of(double n, double unit) { return n * unit < 1 ? n * unit / (1 - n * unit) * OUTWARD : HUGE_VAL; }
-
-/* ---- the contract, counted -------------------------------------------------------------------------------------------*/
-typedef struct plan {
-    const ng_accumulation *sum;
-    int64_t k;
-    double term;         /* relative: roundings that a term passes inside the sum, as g() */
-    double after_steps;  /* how many of them come behind the chains of steps */
-    int scale_roundings; /* of the whole sum by scales a row */
-    double step_terms;   /* (group + 1) 2^-F; 0 without steps */
-    double step_output;  /* 2^-p */
-    double step_least;   /* 2^-126 + 2^min_exponent */
-    double chain_steps;  /* L: groups in one chain */
-    double all_steps;    /* in all chains */
-    int64_t group;       /* products under one maximum of powers */
-    double misaligned;   /* 2 where groups may straddle two windows of `group`, else 1 */
-    double power_margin; /* a factor of each side's powers */
-    bool products_underflow, blocks;
-    double block_count, parts;
-} plan;
 
 static int64_t ceil_div(int64_t x, int64_t y) { return x / y + (x % y != 0); }
 
@@ -64,8 +47,6 @@ static int ceil_log2(int64_t x) {
         bits++;
     return bits;
 }
-
-static bool is_after(ng_scale_place place) { return place == NG_SCALES_AFTER || place == NG_SCALES_AFTER_AT_ONCE; }
 
 static int64_t scale_extent(const ng_operand *x) {
     return x->scales.data ? ng_block_extent(x->blocks.columns, x->codes.columns) : INT64_MAX;
@@ -100,13 +81,13 @@ static double chain_roundings(const ng_accumulation *sum, int64_t length, bool e
     return (double)(length - exact_products);
 }
 
-static void count_steps(plan *p, int64_t length) {
-    const ng_mma *mma = &p->sum->mma;
+static void count_steps(const ng_accumulation *sum, plan *p, int64_t length) {
+    const ng_mma *mma = &sum->mma;
     int64_t groups_a_step = mma->dot ? 1 : ceil_div(mma->k, mma->group ? mma->group : mma->k);
     int64_t steps = ceil_div(length, mma->k);
-    int64_t chain = p->sum->promote_every && p->sum->promote_every < steps ? p->sum->promote_every : steps;
+    int64_t chain = sum->promote_every && sum->promote_every < steps ? sum->promote_every : steps;
     p->chain_steps = (double)(chain * groups_a_step);
-    p->all_steps = ((double)ceil_div(p->k, mma->k) + p->block_count + (p->sum->split_unknown ? p->parts : 0)) * (double)groups_a_step;
+    p->all_steps = ((double)ceil_div(p->k, mma->k) + p->block_count + (sum->split_unknown ? p->parts : 0)) * (double)groups_a_step;
     p->step_terms = ldexp(mma->group + 1, -mma->fraction_bits);
     p->step_output = ldexp(1, -mma->output_bits);
     p->step_least = 0x1p-126 + ldexp(1, mma->min_exponent);
@@ -115,11 +96,11 @@ static void count_steps(plan *p, int64_t length) {
     p->power_margin = mma->dot ? 8 : 1;
     if (mma->interleave) p->misaligned = (double)groups_a_step;
     if (PANEL_K % p->group) p->misaligned *= 2;
-    if (p->sum->promote_every) p->after_steps += (double)(ceil_div(steps, p->sum->promote_every) - 1);
+    if (sum->promote_every) p->after_steps += (double)(ceil_div(steps, sum->promote_every) - 1);
 }
 
-static ng_status make_plan(const ng_accumulation *sum, const ng_operand *a, const ng_operand *b, plan *p) {
-    *p = (plan){.sum = sum, .k = a->codes.columns, .misaligned = 1, .power_margin = 1, .group = 1, .block_count = 1};
+ng_status ng_bound_plan_of(const ng_accumulation *sum, const ng_operand *a, const ng_operand *b, plan *p) {
+    *p = (plan){.order = sum->order, .place = sum->scales, .fused = sum->fused, .k = a->codes.columns, .misaligned = 1, .power_margin = 1, .group = 1, .block_count = 1};
     bool scaled = a->scales.data || b->scales.data, steps = sum->order == NG_SUM_MMA;
     ng_scale_place place = sum->scales;
     if (a->codes.format == NG_FP64 || b->codes.format == NG_FP64) return NG_UNSUPPORTED;
@@ -145,9 +126,15 @@ static ng_status make_plan(const ng_accumulation *sum, const ng_operand *a, cons
         after += (double)(blocks + 1); /* two by scales and blocks - 1 additions, or one by scales and as many fma */
         p->block_count = (double)(length ? ceil_div(p->k, length) + parts : 1);
     }
-    if (is_after(place)) p->scale_roundings = scale_rounds(a) + scale_rounds(b);
+    if (ng_bound_is_after(place)) p->scale_roundings = scale_rounds(a) + scale_rounds(b);
+    p->scale_term = gamma_of(p->scale_roundings, U);
+    if (sum->rounds_to != NG_FP64) {
+        const ng_format *f = &ng_formats[sum->rounds_to];
+        p->rounds_unit = ldexp(1, -f->mantissa_bits - 1);
+        p->rounds_least = ldexp(1, f->emin - f->mantissa_bits - 1);
+    }
     p->after_steps = after;
-    if (steps) count_steps(p, length);
+    if (steps) count_steps(sum, p, length);
     if (steps && (sum->split_unknown || part % p->group || (p->blocks && length % p->group))) p->misaligned *= 2;
 
     double n = (steps ? 0 : chain_roundings(sum, length, exact)) + dequantization_rounds(a, place) +
@@ -165,24 +152,15 @@ static ng_status make_plan(const ng_accumulation *sum, const ng_operand *a, cons
 }
 
 /* ---- magnitudes ------------------------------------------------------------------------------------------------------*/
-typedef struct magnitudes { /* of an operand's rows; infinities and NaNs count as 0, elements with them have no bound */
+typedef struct magnitudes {
     const ng_operand *operand;
     const plan *plan;
-    double *largest;         /* [rows] of the scaled values */
-    double *least;           /* [rows] of those that are not 0; infinite if there is none */
-    double *largest_element; /* [rows] without scales */
-    double *largest_scale, *least_scale; /* [rows]; 1 without scales */
+    ng_row_sizes *rows; /* [rows] */
 } magnitudes;
 
 typedef enum vector_kind { VALUES, POWERS } vector_kind;
 
-static void magnitudes_free(magnitudes *x) {
-    free(x->largest);
-    free(x->least);
-    free(x->largest_element);
-    free(x->largest_scale);
-    free(x->least_scale);
-}
+static void magnitudes_free(magnitudes *x) { free(x->rows); }
 
 /* 2^max(e, emin) of a number, 0 for 0: the power of two that alignment goes by. */
 static double raw_power(double magnitude, double least_normal) {
@@ -219,9 +197,9 @@ static int64_t row_vector(const magnitudes *x, vector_kind kind, int64_t row, in
             out[k] *= scale[k];
         return count;
     }
-    bool dequantized = p->sum->scales == NG_SCALES_DEQUANTIZED;
+    bool dequantized = p->place == NG_SCALES_DEQUANTIZED;
     double least_normal = dequantized ? 0x1p-126 : ldexp(1, ng_formats[x->operand->codes.format].emin);
-    bool has_exponent = p->sum->scales == NG_SCALES_IN_MMA && x->operand->scales.data; /* floored at its format's */
+    bool has_exponent = p->place == NG_SCALES_IN_MMA && x->operand->scales.data; /* floored at its format's */
     double least_scale = has_exponent ? ldexp(1, ng_formats[x->operand->scales.format].emin) : 0;
     for (int64_t k = 0; k < count; k++) {
         double s = scale[k] > 0 && scale[k] < least_scale ? least_scale : scale[k];
@@ -240,10 +218,9 @@ static int64_t row_vector(const magnitudes *x, vector_kind kind, int64_t row, in
 static ng_status magnitudes_create(const ng_operand *operand, const plan *p, int threads, magnitudes *x) {
     ng_status status = NG_NO_MEMORY;
     int64_t rows = operand->codes.rows, k = operand->codes.columns;
-    size_t bytes = (size_t)(rows + 1) * sizeof(double);
-    *x = (magnitudes){operand, p, malloc(bytes), malloc(bytes), malloc(bytes), malloc(bytes), malloc(bytes)};
+    *x = (magnitudes){operand, p, malloc((size_t)(rows + 1) * sizeof *x->rows)};
     double *room = malloc((size_t)threads * 2 * (size_t)(k + 1) * sizeof *room);
-    if (!x->largest || !x->least || !x->largest_element || !x->largest_scale || !x->least_scale || !room) goto done;
+    if (!x->rows || !room) goto done;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < rows; i++) {
         double *element = room + omp_get_thread_num() * 2 * (k + 1), *scale = element + k + 1;
@@ -257,11 +234,7 @@ static ng_status magnitudes_create(const ng_operand *operand, const plan *p, int
             most_scale = scale[q] > most_scale ? scale[q] : most_scale;
             least_scale = scale[q] > 0 && scale[q] < least_scale ? scale[q] : least_scale;
         }
-        x->largest[i] = most;
-        x->least[i] = least;
-        x->largest_element[i] = most_element;
-        x->largest_scale[i] = most_scale;
-        x->least_scale[i] = least_scale;
+        x->rows[i] = (ng_row_sizes){most, least, most_element, most_scale, least_scale};
     }
     status = NG_OK;
 done:
@@ -347,93 +320,13 @@ static ng_status add_products(const magnitudes *a, const magnitudes *b, vector_k
 }
 
 /* ---- elements ----------------------------------------------------------------------------------------------------------*/
-typedef struct tensor_scale { /* fl(Da * Db) */
-    double value;      /* |Da Db| */
-    double error;      /* relative; infinite where fl() leaves the normal range */
-    int roundings;     /* of the sum by it */
-} tensor_scale;
-
-static tensor_scale combined_tensor_scale(float da, float db) {
+tensor_scale ng_tensor_factor_of(float da, float db) {
     double exact = fabs((double)da * (double)db);
     int e;
     tensor_scale t = {exact, U, frexp((double)(float)exact, &e) != 0.5};
     if ((double)(float)exact == exact) t.error = 0;
-    else if (exact < 0x1p-126 || exact > BINARY32_LARGEST) t.error = HUGE_VAL;
+    else if (exact < 0x1p-126 || exact > NG_BINARY32_LARGEST) t.error = HUGE_VAL;
     return t;
-}
-
-typedef struct element { /* magnitudes of one */
-    double h;       /* sum |t_k| without the tensor scale */
-    double powers;  /* sum P, scaled likewise */
-    int64_t i, j;
-    double exact;   /* |c| without the accumulated value */
-    double initial;
-    double result;  /* |c| */
-} element;
-
-/* Absolute terms: what results below the normal range may lose, each times what multiplies it afterwards. */
-static double underflow(const plan *p, const magnitudes *a, const magnitudes *b, const element *x) {
-    double sa = a->largest_scale[x->i], sb = b->largest_scale[x->j], k = (double)p->k, sum = 0;
-    bool outside = p->blocks || is_after(p->sum->scales);
-    double scale = outside ? sa * sb : 1;
-    if (p->products_underflow) sum += k * HALF_LEAST * scale;
-    if (p->sum->order == NG_SUM_MMA) {
-        double least_step = p->step_terms * p->step_least + p->step_output * 0x1p-126;
-        sum += p->all_steps * least_step * scale;
-    }
-    if (outside) sum += p->block_count * HALF_LEAST * (2 + sa + sb);
-    if (p->sum->order == NG_SUM_FP64) sum += (p->block_count + p->parts) * HALF_LEAST; /* conversions */
-    if (p->sum->scales == NG_SCALES_DEQUANTIZED) {
-        if (a->least[x->i] < 0x1p-126) sum += 2 * k * HALF_LEAST * (b->largest[x->j] + HALF_LEAST);
-        if (b->least[x->j] < 0x1p-126) sum += 2 * k * HALF_LEAST * (a->largest[x->i] + HALF_LEAST);
-    }
-    return sum;
-}
-
-/* May an intermediate result of a finite element leave binary32's range? */
-static bool may_overflow(const plan *p, const magnitudes *a, const magnitudes *b, const element *x, const tensor_scale *t,
-                         double error) {
-    double sa = a->largest_scale[x->i], sb = b->largest_scale[x->j], margin = 1 + 2 * p->term;
-    bool outside = p->blocks || is_after(p->sum->scales);
-    double elements = (double)p->k * a->largest_element[x->i] * b->largest_element[x->j];
-    double chain = outside ? elements : x->h, largest = chain > x->h ? chain : x->h;
-    if (p->sum->scales == NG_SCALES_DEQUANTIZED && fmax(a->largest[x->i], b->largest[x->j]) > BINARY32_LARGEST) return true;
-    if (p->sum->order == NG_SUM_FP64 && p->parts <= 1 && !outside && t->value == 1 && x->initial == 0) return false;
-    if (outside) {
-        double halfway = chain * (sa > sb ? sa : sb), product = sa * sb;
-        largest = halfway > largest ? halfway : largest;
-        if (p->sum->scales != NG_SCALES_AFTER && product > largest) largest = product;
-    }
-    largest = largest * margin + error;
-    return !(largest <= BINARY32_LARGEST && largest * t->value * (1 + 4 * U) + x->initial <= BINARY32_LARGEST * (1 - 2 * U));
-}
-
-/* fl(sa * sb) below the normal range has no relative error bound. */
-static bool scale_product_underflows(const plan *p, const magnitudes *a, const magnitudes *b, const element *x) {
-    bool multiplied = p->sum->scales == NG_SCALES_BLOCK_FMA_PRODUCT || p->sum->scales == NG_SCALES_AFTER_AT_ONCE;
-    return multiplied && a->least_scale[x->i] * b->least_scale[x->j] < 0x1p-126;
-}
-
-static double element_bound(const plan *p, const magnitudes *a, const magnitudes *b, const tensor_scale *t, bool accumulate,
-                            const element *x) {
-    double steps = 0;
-    if (p->sum->order == NG_SUM_MMA)
-        steps = p->step_terms * (p->misaligned * x->powers + (p->chain_steps - 1) * x->h) +
-                p->step_output * p->chain_steps * x->h;
-    double inside = p->term * x->h + (steps + underflow(p, a, b, x)) * (1 + p->term);
-    if (may_overflow(p, a, b, x, t, inside) || scale_product_underflows(p, a, b, x)) return HUGE_VAL;
-    double error = inside * t->value;
-    if (p->scale_roundings) error += gamma_of(p->scale_roundings, U) * (x->exact + error);
-    if (t->value != 1) {
-        double relative = t->error + t->roundings * U;
-        error += (relative + relative * relative) * (x->exact + error) + HALF_LEAST;
-    }
-    if (accumulate && p->sum->rounds_to != NG_FP64) {
-        const ng_format *f = &ng_formats[p->sum->rounds_to];
-        error += ldexp(1, -f->mantissa_bits - 1) * (x->exact + error) + ldexp(1, f->emin - f->mantissa_bits - 1);
-    }
-    if (accumulate) error += U * (x->result + error) + HALF_LEAST;
-    return error * OUTWARD;
 }
 
 /* ---- the expected bound --------------------------------------------------------------------------------------------------
@@ -445,8 +338,8 @@ enum { COLUMNS = 64 };
 static const double expected_work = 0x1p30; /* m n k; beyond, it is not cheap */
 
 static bool expectation_applies(const plan *p, const ng_operand *a, const ng_operand *b, int64_t m, int64_t n) {
-    bool one_chain = p->sum->order == NG_SUM_CHAIN && !p->blocks && p->parts <= 1;
-    return one_chain && !dequantization_rounds(a, p->sum->scales) && !dequantization_rounds(b, p->sum->scales) &&
+    bool one_chain = p->order == NG_SUM_CHAIN && !p->blocks && p->parts <= 1;
+    return one_chain && !dequantization_rounds(a, p->place) && !dequantization_rounds(b, p->place) &&
            (double)m * (double)n * (double)p->k <= expected_work;
 }
 
@@ -478,7 +371,7 @@ static void partial_sums(const double *a, const double *b, int64_t k, bool exact
 
 static ng_status sums_of_squares(const plan *p, const ng_operand *a, const ng_operand *b, int threads, double *squares) {
     int64_t m = a->codes.rows, n = b->codes.rows, k = p->k;
-    bool exact = significand_bits(a, p->sum->scales) + significand_bits(b, p->sum->scales) <= 24;
+    bool exact = significand_bits(a, p->place) + significand_bits(b, p->place) <= 24;
     double *room = malloc((size_t)threads * (COLUMNS + 2) * (size_t)(k + 1) * sizeof *room);
     if (!room) return NG_NO_MEMORY;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
@@ -494,7 +387,7 @@ static ng_status sums_of_squares(const plan *p, const ng_operand *a, const ng_op
         for (int64_t i = 0; i < m; i++) {
             double sums[COLUMNS] = {0};
             signed_row(a, i, row);
-            partial_sums(row, columns, k, exact, !exact && !p->sum->fused, sums);
+            partial_sums(row, columns, k, exact, !exact && !p->fused, sums);
             memcpy(squares + i * n + first, sums, (size_t)count * sizeof *sums);
         }
     }
@@ -504,7 +397,7 @@ static ng_status sums_of_squares(const plan *p, const ng_operand *a, const ng_op
 
 /* squares: of the partial sums, without the tensor scale. Roundings of the whole sum are added at their most. */
 static double expected_of(const plan *p, const tensor_scale *t, double lambda, double squares, bool accumulate,
-                          const element *x) {
+                          const ng_bound_element *x) {
     double k = (double)p->k, error = lambda * U * (sqrt(squares) + p->term * x->h * sqrt(2 * k)) * t->value;
     error += (p->scale_roundings * U + t->error + t->roundings * U) * (x->exact + error) * (t->value != 1 || p->scale_roundings);
     if (accumulate) error += U * (x->result + error);
@@ -525,7 +418,7 @@ ng_status ng_gemm_bound(const ng_accumulation *sum, const ng_operand *a, const n
     int64_t m = exact->m, n = exact->n;
     threads = ng_useful_threads(threads, m, n, a->codes.columns);
     plan p;
-    ng_status status = make_plan(sum, a, b, &p);
+    ng_status status = ng_bound_plan_of(sum, a, b, &p);
     if (status != NG_OK) return status;
     int blas_threads = ng_blas_set_threads(threads);
     magnitudes left = {0}, right = {0};
@@ -542,7 +435,7 @@ ng_status ng_gemm_bound(const ng_accumulation *sum, const ng_operand *a, const n
     double lambda = expects ? lambda_of(m, n) : 0;
     if (expects) status = sums_of_squares(&p, a, b, threads, expected);
     if (status != NG_OK) goto done;
-    tensor_scale t = combined_tensor_scale(a->tensor_scale, b->tensor_scale);
+    tensor_scale t = ng_tensor_factor_of(a->tensor_scale, b->tensor_scale);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t e = 0; e < m * n; e++) {
         double added = initial ? ng_get_value(initial, e / n, e % n) : 0, high = exact->high[e];
@@ -552,9 +445,9 @@ ng_status ng_gemm_bound(const ng_accumulation *sum, const ng_operand *a, const n
             continue;
         }
         double low = fabs(exact->low[e]);
-        element x = {.h = bound[e], .powers = steps ? powers[e] : 0, .i = e / n, .j = e % n, .initial = fabs(added),
+        ng_bound_element x = {.h = bound[e], .powers = steps ? powers[e] : 0, .initial = fabs(added),
                      .exact = fabs(high - added) + low, .result = fabs(high) + low};
-        bound[e] = element_bound(&p, &left, &right, &t, initial != NULL, &x);
+        bound[e] = ng_bound_of(&p, &left.rows[e / n], &right.rows[e % n], &t, initial != NULL, &x);
         if (expected) expected[e] = expects ? expected_of(&p, &t, lambda, expected[e], initial != NULL, &x) : (double)NAN;
     }
 done:

@@ -10,6 +10,7 @@ typedef enum ng_tier {
     NG_TIER_INTEGER,       /* integers or binary64 with a proof that nothing was rounded */
     NG_TIER_SPLIT,         /* error-free split products, exact sums */
     NG_TIER_DOUBLE_DOUBLE, /* double-double with a proved remainder */
+    NG_TIER_CERTIFIED,     /* binary64 with a proved error, beside which the verdict stands */
     NG_TIER_MPFR,
     NG_TIERS,
 } ng_tier;
