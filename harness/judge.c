@@ -15,6 +15,7 @@ static const ng_driver drivers[NG_OPS] = {
     [NG_OP_DEQUANTIZE] = ng_judge_dequantize,
     [NG_OP_GEMM] = ng_judge_gemm,
     [NG_OP_HADAMARD] = ng_judge_hadamard,
+    [NG_OP_SCALE_UPDATE] = ng_judge_scale_update,
     [NG_OP_NORM_FORWARD] = ng_judge_norm,
     [NG_OP_NORM_BACKWARD] = ng_judge_norm,
 };

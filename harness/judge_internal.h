@@ -163,6 +163,7 @@ void ng_describe_sum(const ng_accumulation *sum, char *text, size_t bytes);
 bool ng_judges_whole(ng_judge *judge, const ng_case *one);
 ng_status ng_judge_whole(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_gemm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+ng_status ng_judge_scale_update(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_hadamard(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 
 /* How one element's draw came out. */

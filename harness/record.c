@@ -13,6 +13,7 @@ const char *const ng_op_names[NG_OPS] = {
     [NG_OP_GEMM] = "gemm",         [NG_OP_HADAMARD] = "hadamard",         [NG_OP_NORM_FORWARD] = "norm-forward",
     [NG_OP_NORM_BACKWARD] = "norm-backward", [NG_OP_OPTIMIZER] = "optimizer", [NG_OP_ACTIVATION] = "activation",
     [NG_OP_LOSS] = "loss", [NG_OP_ACTIVATION_BACKWARD] = "activation-backward", [NG_OP_LOSS_BACKWARD] = "loss-backward",
+    [NG_OP_SCALE_UPDATE] = "scale-update",
 };
 const char *const ng_phase_names[NG_PHASES] = {"", "fprop", "dgrad", "wgrad"};
 const char *const ng_backend_names[NG_BACKENDS] = {"cpu", "cuda"};

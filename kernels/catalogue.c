@@ -7,6 +7,7 @@ static const ng_kernel_list *const lists[] = {
     &ng_cpu_gemms,
     &ng_cpu_mma_gemms,
     &ng_cpu_hadamards,
+    &ng_cpu_scale_updates,
     &ng_cpu_norms,
     &ng_cpu_optimizers,
     &ng_cpu_activations,

@@ -15,6 +15,7 @@ extern const ng_kernel_list ng_cpu_dequantizers; /* cpu/dequantize.c */
 extern const ng_kernel_list ng_cpu_gemms;        /* cpu/gemm.c */
 extern const ng_kernel_list ng_cpu_mma_gemms;    /* cpu/mma_kernels.c */
 extern const ng_kernel_list ng_cpu_hadamards;    /* cpu/hadamard.c: alone, and fused with quantization */
+extern const ng_kernel_list ng_cpu_scale_updates; /* cpu/scale_update.c */
 extern const ng_kernel_list ng_cuda_hadamards;   /* cuda/hadamard_rows.c */
 extern const ng_kernel_list ng_cpu_norms;        /* cpu/norm.c: forward and backward */
 extern const ng_kernel_list ng_cpu_optimizers;   /* cpu/optimizer.c: with cpu/optimizer_steps.c */

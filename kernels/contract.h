@@ -237,5 +237,6 @@ typedef struct ng_operand {
 #include "contract_optimizer.h"
 #include "contract_activation.h"
 #include "contract_hadamard.h"
+#include "contract_scale_update.h"
 
 #endif

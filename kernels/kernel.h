@@ -26,6 +26,7 @@ typedef enum ng_op {
     NG_OP_LOSS,          /* IN, LABELS -> OUT [R][1], ROW_MAX, ROW_SUM */
     NG_OP_ACTIVATION_BACKWARD, /* IN (, IN_2), GRADIENT -> OUT (, OUT_2) */
     NG_OP_LOSS_BACKWARD, /* IN, LABELS, ROW_MAX, ROW_SUM, GRADIENT [R][1] -> OUT */
+    NG_OP_SCALE_UPDATE,  /* IN, IN_2 -> OUT, OUT_2, OUT_3: contract_scale_update.h */
     NG_OPS,
 } ng_op;
 
@@ -113,6 +114,7 @@ typedef struct ng_contract {
     ng_norm norm;                 /* NG_OP_NORM_FORWARD, NG_OP_NORM_BACKWARD */
     ng_optimizer optimizer;       /* NG_OP_OPTIMIZER */
     ng_activation activation;     /* NG_OP_ACTIVATION, NG_OP_ACTIVATION_BACKWARD */
+    ng_scale_update scale_update; /* NG_OP_SCALE_UPDATE */
     ng_hadamard hadamard;         /* NG_OP_HADAMARD; NG_OP_QUANTIZE: before the quantization */
 } ng_contract;
 

@@ -167,6 +167,13 @@ const ng_case_row ng_case_rows[] = {
     {"speed", NG_OP_NORM_BACKWARD, "*norm-backward/bf16/cuda/fp32-params", "activations", 16384, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
     {"speed", NG_OP_NORM_BACKWARD, "*norm-backward/bf16/cuda/fp32-params", "activations", 32768, 1024, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
 
+    /* ---- delayed scaling -----------------------------------------------------------------------------------------*/
+    {"scale-update", NG_OP_SCALE_UPDATE, "scale-update/*", NULL, 16, 64, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    /* TransformerEngine's 1,024 steps; a history of one step, of two; NaN and infinities in it */
+    {"scale-update", NG_OP_SCALE_UPDATE, "scale-update/*", "history", 1024, 97, 0, DATA(NG_LOGNORMAL, NG_NONFINITE), PRE, .level = NG_CI},
+    {"scale-update", NG_OP_SCALE_UPDATE, "scale-update/*", "one", 1, 33, 0, ORDINARY, PRE, .level = NG_CI},
+    {"scale-update", NG_OP_SCALE_UPDATE, "scale-update/*", "two", 2, 33, 0, DATA(NG_NORMAL, NG_NONFINITE), PRE, .level = NG_CI},
+
     /* ---- whole recipes: quantize, multiply, compare with the product of the operands before -------------------------*/
     {"recipe", NG_OP_GEMM, "*", NULL, 96, 160, 288, ORDINARY, PRE, .level = NG_SMOKE, .phases = PHASES, .recipes = true},
     /* extents that no block divides; a zero block, an outlier, infinities */

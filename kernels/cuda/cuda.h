@@ -29,6 +29,9 @@ ng_status ng_cuda_launch_hadamard(const ng_kernel *kernel, const ng_launch *laun
 ng_status ng_cuda_launch_rotated(const ng_kernel *kernel, const ng_launch *launch);
 size_t ng_cuda_rotated_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
 
+/* scale_update.cu: delayed scaling's history of maxima. */
+ng_status ng_cuda_launch_scale_update(const ng_kernel *kernel, const ng_launch *launch);
+
 /* cast_rs.cu: fp32 into e2m1 by the stochastic conversion instruction. */
 ng_status ng_cuda_launch_cast_rs(const ng_kernel *kernel, const ng_launch *launch);
 const char *ng_cuda_supports_cast_rs(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);

@@ -1,6 +1,7 @@
-/* Descriptors of hadamard.cu's kernels, from the rows that the CPU's are made from, and of cast_rs.cu's. */
+/* Descriptors of hadamard.cu's and scale_update.cu's kernels, from the rows that the CPU's are made from, and of cast_rs.cu's. */
 #include "kernels/catalogue.h"
 #include "kernels/common/hadamard.h"
+#include "kernels/common/scale_update.h"
 #include "kernels/cuda/cuda.h"
 
 #define HADAMARD(in_name, in_format, out_name, out_format, words, n, shift)                                       \
@@ -18,8 +19,14 @@
                   .determinism = repeatable, .hadamard = NG_HADAMARD(n, shift, only)},                                 \
      .supports = ng_cuda_supports, .workspace = ng_cuda_rotated_workspace, .launch = ng_cuda_launch_rotated}
 
+#define UPDATE(name_, element_, variant, margin_, recent)                                                                 \
+    {.name = "scale-update/" name_ "/cuda/" variant, .op = NG_OP_SCALE_UPDATE, .backend = NG_BACKEND_CUDA, .in = NG_FP32, \
+     .in_b = NG_NO_FORMAT, .out = NG_FP32,                                                                                \
+     .contract = {.determinism = NG_DETERMINISTIC, .scale_update = {element_, margin_, recent}},                          \
+     .supports = ng_cuda_supports, .launch = ng_cuda_launch_scale_update}
+
 static const ng_kernel kernels[] = {
-    NG_HADAMARD_ROWS(HADAMARD), NG_ROTATED_ROWS(ROTATED),
+    NG_SCALE_UPDATE_ROWS(UPDATE), NG_HADAMARD_ROWS(HADAMARD), NG_ROTATED_ROWS(ROTATED),
     {.name = "cast/fp32->e2m1/cuda/sr8-carry-sat-cvt-rs", .op = NG_OP_CAST, .backend = NG_BACKEND_CUDA, .in = NG_FP32, .in_b = NG_NO_FORMAT, .out = NG_E2M1,
      .contract = {.cast = NG_ELEMENT_CAST(NG_E2M1, NG_R_STOCHASTIC, NG_SR_CARRY, 8), .determinism = NG_GIVEN_SEED},
      .supports = ng_cuda_supports_cast_rs, .launch = ng_cuda_launch_cast_rs},

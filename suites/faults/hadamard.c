@@ -1,7 +1,8 @@
-/* Hadamard transforms that are not what they say, alone and before a quantization. */
+/* Hadamard transforms that are not what they say, alone and before a quantization; delayed scaling that is not either. */
 #include "fault.h"
 
 #include "kernels/common/hadamard.h"
+#include "kernels/common/scale_update.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -146,6 +147,33 @@ static void rounded_between(const ng_launch *launch) {
         }
 }
 
+/* ---- delayed scaling ----------------------------------------------------------------------------------------------*/
+static void all_steps(ng_kernel *subject) { subject->contract.scale_update.most_recent = false; }
+static void one_step(ng_kernel *subject) { subject->contract.scale_update.most_recent = true; }
+static void no_margin(ng_kernel *subject) { subject->contract.scale_update.margin = 0; }
+static void other_format(ng_kernel *subject) { subject->contract.scale_update.element = NG_E5M2; }
+
+static void over_tensors(const ng_launch *launch, void (*change)(const ng_launch *launch, int64_t tensor)) {
+    for (int64_t j = 0; j < launch->tensors[NG_IN].columns; j++)
+        change(launch, j);
+}
+static void set_scale(const ng_launch *launch, int64_t j, float scale) {
+    ng_element_set(&launch->tensors[NG_OUT_2], 0, j, ng_bits(scale));
+    ng_element_set(&launch->tensors[NG_OUT_3], 0, j, ng_bits(1 / scale));
+}
+static void one_for_zero(const ng_launch *launch, int64_t j) {
+    if (ng_element_value(&launch->tensors[NG_OUT_2], 0, j) == ng_element_value(&launch->tensors[NG_IN_2], 0, j)) set_scale(launch, j, 1);
+}
+static void infinite(const ng_launch *launch, int64_t j) {
+    if (ng_element_value(&launch->tensors[NG_OUT_2], 0, j) == FLT_MAX) set_scale(launch, j, INFINITY);
+}
+static void old_slot(const ng_launch *launch, int64_t j) {
+    ng_element_set(&launch->tensors[NG_OUT], 0, j, ng_element_get(&launch->tensors[NG_IN], 0, j));
+}
+static void fixed_scale_for_none(const ng_launch *launch, const ng_tensor *before) { (void)before; over_tensors(launch, one_for_zero); }
+static void not_clamped(const ng_launch *launch, const ng_tensor *before) { (void)before; over_tensors(launch, infinite); }
+static void slot_not_cleared(const ng_launch *launch, const ng_tensor *before) { (void)before; over_tensors(launch, old_slot); }
+
 /* ---- rows ---------------------------------------------------------------------------------------------------------*/
 #define ALONE "hadamard/bf16->bf16/cpu/16-over-4"
 #define WIDE "hadamard/bf16->fp32/cpu/16-over-4"
@@ -176,6 +204,13 @@ static const ng_fault faults[] = {
     {"rounded-between", FUSED, "the transform rounded to bf16 before it is quantized", .runs = "quantize/bf16->nvfp4/cpu/te", .inputs = rounded_between},
     {"other-factor", "quantize/bf16->mxfp4/cpu/round-up-rht32-second", "the first operand's factor for the second's", .runs = "quantize/bf16->mxfp4/cpu/round-up-rht32"},
     {"shared-words", COLUMNS "-sr8-carry", "a reused seed for both copies, behind a transform", .compute = ng_shares_words},
+    {"all-steps", "scale-update/e4m3/cpu/most-recent", "the largest of the history for the most recent", .change = all_steps},
+    {"one-step", "scale-update/e4m3/cpu/max", "the reverse: what no step of before can correct", .change = one_step},
+    {"no-margin", "scale-update/e4m3/cpu/max-margin3", "the margin forgotten", .change = no_margin},
+    {"other-format", "scale-update/e4m3/cpu/max", "e5m2's largest value for e4m3's", .change = other_format},
+    {"one-for-zero", "scale-update/e4m3/cpu/max", "scale 1 after a step of zeros, infinities or NaN, for the one in use", .outputs = fixed_scale_for_none},
+    {"not-clamped", "scale-update/e5m2/cpu/max", "an infinite scale of a tiny maximum", .outputs = not_clamped},
+    {"slot-not-cleared", "scale-update/e5m2/cpu/most-recent", "the staging slot keeps the last maximum", .outputs = slot_not_cleared},
 };
 
 const ng_fault_list ng_hadamard_faults = {faults, sizeof faults / sizeof *faults};
