@@ -3,7 +3,7 @@
 
 const char *const ng_tier_names[NG_TIERS] = {
     [NG_TIER_NONE] = "none",   [NG_TIER_INTEGER] = "integer",
-    [NG_TIER_SPLIT] = "split", [NG_TIER_DOUBLE_DOUBLE] = "double-double",
+    [NG_TIER_SPLIT] = "split", [NG_TIER_BINARY64] = "binary64", [NG_TIER_DOUBLE_DOUBLE] = "double-double",
     [NG_TIER_MPFR] = "mpfr",
 };
 
