@@ -159,6 +159,7 @@ static ng_status begin(subject *s, ng_result *result, bool *begun, ng_error *err
     if (s->listed) {
         problem.m = 1;
         problem.n = s->rows * s->columns;
+        problem.k = s->rows;
     }
     *begun = ng_session_begin(&s->session, s->judge, s->kernel, &problem, result);
     if (!*begun) return NG_OK;

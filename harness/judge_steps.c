@@ -51,6 +51,7 @@ static ng_status list(subject *s, ng_error *error) {
         s->widths[i] = p->n;
     s->session.problem.m = 1;
     s->session.problem.n = p->m * p->n;
+    s->session.problem.k = p->m;
     return ng_session_list(&s->session, s->widths, p->m, 1, error);
 }
 

@@ -184,7 +184,7 @@ static double max_of(const double *x, int64_t columns) {
     double max = -INFINITY;
     for (int64_t j = 0; j < columns; j++)
         max = isnan(x[j]) || isnan(max) ? NAN : fmax(max, x[j]);
-    return max;
+    return max + 0.0; /* a zero is positive */
 }
 
 static ng_running run_log(ng_running s) {
