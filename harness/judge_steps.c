@@ -19,12 +19,21 @@ typedef struct subject {
     const ng_tensor *gradient;
     ng_session session;
     ng_tallies tallies;
+    ng_tensor poisoned;
     int64_t *widths;
 } subject;
 
+/* "nan": one gradient in thousands is NaN, none infinite. */
 static ng_status gradient(subject *s, ng_error *error) {
     ng_key key;
-    return ng_source(s->judge, &s->one->data, s->kernel->in, 0, 0, s->one->problem.m, s->one->problem.n, &s->gradient, &key, error);
+    ng_status status = ng_source(s->judge, &s->one->data, s->kernel->in, 0, 0, s->one->problem.m, s->one->problem.n, &s->gradient, &key, error);
+    if (status || strcmp(s->one->problem_name, "nan")) return status;
+    status = ng_tensor_create(s->kernel->in, s->gradient->rows, s->gradient->columns, &s->poisoned, error);
+    if (status) return status;
+    ng_tensor_copy(s->gradient, &s->poisoned);
+    ng_set_code(&s->poisoned, s->poisoned.rows / 2, s->poisoned.columns / 3, ng_round(s->kernel->in, NAN, &nearest, 0));
+    s->gradient = &s->poisoned;
+    return NG_OK;
 }
 
 static ng_status begin(subject *s, ng_result *result, bool *begun) {
@@ -173,7 +182,7 @@ static ng_status judge_scaler(subject *s, ng_result *result, bool *launched, ng_
     for (int64_t i = 0; i < s->one->problem.k && !status && *launched && result->verdict == NG_PASS; i++) {
         double want[3] = {(double)now[0], (double)now[1], (double)now[2]};
         float expected[STATE];
-        now[3] = ng_word(s->one->data.seed, (uint64_t)i) % 2711 == 0 || i == 5;
+        now[3] = i == 5 || i == 2090;
         next_scale(s->scalars, now[3] != 0, want);
         *launched = ng_session_launch(&s->session, 0, false, true, result);
         if (!*launched) return ng_session_broken(&s->session, error);
@@ -215,6 +224,7 @@ ng_status ng_judge_steps(ng_judge *judge, const ng_case *one, ng_result *result,
     if (!status) status = ng_save_session(&s.session, one, result, error);
 done:
     ng_session_end(&s.session);
+    ng_tensor_free(&s.poisoned);
     free(s.widths);
     return status;
 }

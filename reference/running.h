@@ -19,8 +19,13 @@ static const double ng_running_u = 0x1p-24, ng_running_tiny = 0x1p-150, ng_runni
 
 static inline ng_running ng_run_exact(double x) { return (ng_running){x, 0, 0}; }
 
-/* A hyper-parameter that the kernel holds as `held`. */
-static inline ng_running ng_run_held(double exact, double held) { return (ng_running){exact, fabs(held - exact), fabs(exact) * ng_running_64}; }
+/* A hyper-parameter that the kernel holds as `held`, which went through memory: gcc 12 takes two neighbouring conversions to float and
+ * back, done as one vector, for nothing. */
+static inline ng_running ng_run_held(double exact, float narrow) {
+    const volatile float kept = narrow;
+    const double held = (double)kept;
+    return (ng_running){exact, fabs(held - exact), fabs(exact) * ng_running_64};
+}
 
 /* One rounding to binary32 of what was just computed. A magnitude that may pass the largest number has no bound. */
 static inline ng_running ng_run_rounded(ng_running x) {

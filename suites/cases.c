@@ -105,7 +105,7 @@ const ng_case_row ng_case_rows[] = {
     {"optimizers", NG_OP_OPTIMIZER, "adam*", "found-inf", 16, 256, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
     {"optimizers", NG_OP_OPTIMIZER, "adam*", "one", 1, 1, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
     {"optimizers", NG_OP_OPTIMIZER, "adam*", "rows", 65600, 3, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(3, 0)},
-    {"optimizers", NG_OP_OPTIMIZER, "adamw/fp32/*/torch", "rows", 65600, 3, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adamw/fp32/*/torch", "rows", 65600, 1, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
     {"optimizers", NG_OP_OPTIMIZER, "adam*", "wide", 1, 20011, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
     {"optimizers", NG_OP_OPTIMIZER, "adam*", "repeated", 8, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30, .scalars = ADAM(3, 0)},
     /* thousands of tensors in one launch; what lies between them stays as it was */
@@ -118,8 +118,9 @@ const ng_case_row ng_case_rows[] = {
     {"optimizers", NG_OP_OPTIMIZER, "adam*", "trajectory", 1, 24, 10000, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(2, 0)},
     {"optimizers", NG_OP_OPTIMIZER, "unscale/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
     {"optimizers", NG_OP_OPTIMIZER, "unscale/*", NULL, 32, 256, 0, DATA(NG_NONFINITE, NG_NEAR_OVERFLOW, NG_LOGNORMAL), PRE, .level = NG_CI},
+    {"optimizers", NG_OP_OPTIMIZER, "unscale/*", "nan", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
     {"optimizers", NG_OP_OPTIMIZER, "unscale/*", "list", 500, 60, 0, DATA(NG_NORMAL, NG_NONFINITE), PRE, .level = NG_CI},
-    {"optimizers", NG_OP_OPTIMIZER, "scaler/*", "growth", 1, 1, 4500, ORDINARY, PRE, .level = NG_CI, .scalars = SCALER(65536, 2000)},
+    {"optimizers", NG_OP_OPTIMIZER, "scaler/*", "growth", 1, 1, 2100, ORDINARY, PRE, .level = NG_CI, .scalars = SCALER(65536, 2000)},
     /* grows only while it stays finite */
     {"optimizers", NG_OP_OPTIMIZER, "scaler/*", "largest", 1, 1, 60, ORDINARY, PRE, .level = NG_SMOKE, .scalars = SCALER(0x1p125, 4)},
     {"optimizers", NG_OP_OPTIMIZER, "norm2/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
