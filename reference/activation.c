@@ -10,7 +10,7 @@ static const double sqrt_8_pi = 0x1.9884533d43651p+0; /* 2 sqrt(2 / pi) */
 static const double density_k = 0x1.9884533d43651p-2; /* 1 / sqrt(2 pi) */
 
 /* ---- functions of stated error ------------------------------------------------------------------------------------*/
-static const double nothing = 0x1p-1000; /* where the fast functions cut off */
+static const double nothing = 0x1p-900; /* where the fast functions cut off */
 
 static ng_running run_exp(ng_running a) {
     const double c = ng_reference_exp(a.c), moved = a.e < 0.5 ? a.e * (1 + a.e) : INFINITY;

@@ -6,7 +6,7 @@
 
 /* x = (64 n + j) ln 2 / 64 + r, |r| < 0.0055: exp(r) by Taylor to r^7 (r^8 / 8! < 2^-75), 2^(j/64) from a table that MPFR makes. ln 2 / 64 in
  * two parts, the first of 38 bits: its products with integers up to 2^15 are exact. */
-enum { EXP_STEPS = 64, TAIL_STEPS = 16, TAIL_MOST = 40, TAIL_TERMS = 16 };
+enum { EXP_STEPS = 64, TAIL_STEPS = 16, TAIL_MOST = 37, TAIL_TERMS = 16 };
 
 static double exp_table[EXP_STEPS], tail_table[TAIL_STEPS * TAIL_MOST + 1], density_table[TAIL_STEPS * TAIL_MOST + 1];
 static double ln2_high, ln2_low;
@@ -64,10 +64,10 @@ double ng_reference_exp(double x) {
 }
 
 /* Taylor around the nearest sixteenth, |h| <= 1/32: the n-th derivative of the density is (-1)^n He_n(a) times it (probabilists'
- * Hermite polynomials), He_n = a He_(n-1) - (n - 1) He_(n-2). At a = 40 a term is below 1.25^n / n! of the tail's own size. */
+ * Hermite polynomials), He_n = a He_(n-1) - (n - 1) He_(n-2). At a = 36 a term is below 1.25^n / n! of the tail's own size. */
 double ng_reference_tail(double a) {
     pthread_once(&once, make_tables);
-    if (!(a < TAIL_MOST - 1)) return isnan(a) ? a : 0; /* below 2^-1000 */
+    if (!(a < TAIL_MOST - 1)) return isnan(a) ? a : 0; /* below 2^-930; binary64's own subnormal numbers begin at 37.5 */
     const int k = (int)rint(a * TAIL_STEPS);
     const double at = (double)k / TAIL_STEPS, h = a - at;
     double before = 0, hermite = 1, power = h, sum = 0;

@@ -1,5 +1,5 @@
 /* exp, the normal distribution and log in binary64, for the fast tiers: relative error at most NG_ELEMENTARY_ERROR. Other methods than the
- * kernels', and tested against MPFR. */
+ * kernels', and tested against MPFR. Results below 2^-900 may be 0. */
 #ifndef NG_REFERENCE_ELEMENTARY_H
 #define NG_REFERENCE_ELEMENTARY_H
 
