@@ -105,14 +105,14 @@ const ng_case_row ng_case_rows[] = {
     {"optimizers", NG_OP_OPTIMIZER, "adam*", "found-inf", 16, 256, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
     {"optimizers", NG_OP_OPTIMIZER, "adam*", "one", 1, 1, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
     {"optimizers", NG_OP_OPTIMIZER, "adam*", "rows", 65600, 3, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(3, 0)},
-    {"optimizers", NG_OP_OPTIMIZER, "adamw/fp32/*/torch", "rows", 65600, 1, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adamw/bf16/*/torch", "rows", 65600, 1, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
     {"optimizers", NG_OP_OPTIMIZER, "adam*", "wide", 1, 20011, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
-    {"optimizers", NG_OP_OPTIMIZER, "adam*", "repeated", 8, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30, .scalars = ADAM(3, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "repeated", 8, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 10, .scalars = ADAM(3, 0)},
     /* thousands of tensors in one launch; what lies between them stays as it was */
     {"optimizers", NG_OP_OPTIMIZER, "adam*", "list", 37, 384, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
-    {"optimizers", NG_OP_OPTIMIZER, "adamw/*/torch", "list of 2000", 2000, 60, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adamw/bf16/*/torch", "list of 2000", 2000, 60, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
     /* each step from what the kernel itself left */
-    {"optimizers", NG_OP_OPTIMIZER, "adam*", "trajectory", 1, 8, 300, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(2, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "trajectory", 1, 8, 120, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(2, 0)},
     {"optimizers", NG_OP_OPTIMIZER, "adamw/*/torch", "trajectory", 1, 24, 10000, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(2, 0)},
     {"optimizers", NG_OP_OPTIMIZER, "adamw/fp32/cpu/*", "trajectory", 1, 8, 10000, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(2, 0)},
     {"optimizers", NG_OP_OPTIMIZER, "adam*", "trajectory", 1, 24, 10000, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(2, 0)},
