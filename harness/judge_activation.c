@@ -94,7 +94,7 @@ static void set_value(subject *s, int which, int64_t at, ng_running x, bool fast
     s->values[which].high[at] = fast ? x.c : high;
     s->values[which].low[at] = fast ? 0 : low;
     s->values[which].bound[at] = fast && !s->quantized ? fmax(x.e - x.r, 0) : x.e + (s->quantized ? x.r : 0);
-    by_tier[fast ? NG_TIER_BINARY64 : NG_TIER_MPFR]++;
+    by_tier[fast ? NG_TIER_CERTIFIED : NG_TIER_MPFR]++;
 }
 
 static void one_element(subject *s, int64_t row0, int64_t i, int64_t j, int64_t by_tier[NG_TIERS]) {

@@ -56,7 +56,7 @@ static void forward_row(subject *s, int64_t i, const double *x, int64_t by_tier[
         fast = ng_running_settles(NG_FP32, &nearest, computed(s, NG_OUT, i, 0), r.loss.c, r.loss.e, r.loss.r) &&
                ng_running_settles(NG_FP32, &nearest, computed(s, NG_ROW_SUM, i, 0), r.sum.c, r.sum.e, r.sum.r);
         if (!fast) r = ng_reference_loss_mpfr(x, s->columns, label_of(s, i), low);
-        by_tier[fast ? NG_TIER_BINARY64 : NG_TIER_MPFR] += 3;
+        by_tier[fast ? NG_TIER_CERTIFIED : NG_TIER_MPFR] += 3;
     }
     set(&s->maxima, i, r.max, 0, 0);
     set(&s->sums, i, r.sum.c, low[0], fmax(r.sum.e - r.sum.r, 0));
@@ -75,7 +75,7 @@ static void backward_row(subject *s, int64_t row0, int64_t i, const double *x, i
             y.c = ng_reference_loss_gradient_mpfr(x[j], max, sum, j == label, d, &low);
             y.r = 0;
         }
-        by_tier[fast ? NG_TIER_BINARY64 : NG_TIER_MPFR]++;
+        by_tier[fast ? NG_TIER_CERTIFIED : NG_TIER_MPFR]++;
         set(&s->elements, i * s->columns + j, y.c, low, fmax(y.e - y.r, 0));
     }
 }

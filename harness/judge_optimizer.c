@@ -222,7 +222,7 @@ static void one_element(subject *s, const ng_tensor *t, int64_t i, int64_t j, in
                       settles(formats[1], (double)moment_value(s, t, NG_MOMENT_1, NG_MOMENT_1_SCALES, i, j), r.m) &&
                       settles(formats[2], (double)moment_value(s, t, NG_MOMENT_2, NG_MOMENT_2_SCALES, i, j), r.v);
     if (!fast) r = ng_adam_reference_mpfr(&s->reference, g, (double)before[0], (double)before[1], (double)before[2], low);
-    by_tier[fast ? NG_TIER_BINARY64 : NG_TIER_MPFR] += 3;
+    by_tier[fast ? NG_TIER_CERTIFIED : NG_TIER_MPFR] += 3;
     const ng_running x[3] = {r.p, r.m, r.v};
     for (int k = 0; k < 3; k++) {
         double bound = fmax(x[k].e - x[k].r, 0);

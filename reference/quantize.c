@@ -3,8 +3,8 @@
 
 const char *const ng_tier_names[NG_TIERS] = {
     [NG_TIER_NONE] = "none",   [NG_TIER_INTEGER] = "integer",
-    [NG_TIER_SPLIT] = "split", [NG_TIER_BINARY64] = "binary64", [NG_TIER_DOUBLE_DOUBLE] = "double-double",
-    [NG_TIER_MPFR] = "mpfr",
+    [NG_TIER_SPLIT] = "split", [NG_TIER_DOUBLE_DOUBLE] = "double-double",
+    [NG_TIER_CERTIFIED] = "certified", [NG_TIER_MPFR] = "mpfr",
 };
 
 static bool same_shape(const ng_tensor *t, int64_t rows, int64_t columns) {

@@ -9,13 +9,13 @@ typedef enum ng_tier {
     NG_TIER_NONE,
     NG_TIER_INTEGER,       /* integers or binary64 with a proof that nothing was rounded */
     NG_TIER_SPLIT,         /* error-free split products, exact sums */
-    NG_TIER_BINARY64,      /* binary64 with a proved remainder */
     NG_TIER_DOUBLE_DOUBLE, /* double-double with a proved remainder */
+    NG_TIER_CERTIFIED,     /* binary64 with a proved error, beside which the verdict stands */
     NG_TIER_MPFR,
     NG_TIERS,
 } ng_tier;
 
-/* Names for records: "integer", "split", "binary64", "double-double", "mpfr". */
+/* Names for records: "integer", "split", "double-double", "mpfr". */
 extern const char *const ng_tier_names[NG_TIERS];
 
 /* Encoding inputs that do not come from the tensor itself. */
