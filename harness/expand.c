@@ -92,7 +92,7 @@ static bool is_norm(const ng_kernel *kernel) { return kernel->op == NG_OP_NORM_F
 static ng_format_id target_of(const ng_kernel *kernel, const ng_quantization *q, ng_distribution d) {
     if (!made_for_format(d)) return NG_BF16;
     if (kernel->op == NG_OP_CAST) return kernel->out;
-    if (is_norm(kernel)) return kernel->in;
+    if (is_norm(kernel) || kernel->op >= NG_OP_OPTIMIZER) return kernel->in; /* made for what comes in, however it is stored */
     return q->rule == NG_SCALE_ABSENT ? kernel->in : q->element;
 }
 
@@ -223,7 +223,7 @@ static ng_status add_elementwise(builder *b, ng_case one, ng_distribution distri
     ng_problem *p = &one.problem;
     const ng_kernel *kernel = one.kernel;
     p->op = kernel->op;
-    p->k = 0;
+    if (p->op != NG_OP_OPTIMIZER) p->k = 0; /* there: steps of a trajectory */
     if (is_norm(kernel)) p->scalars[NG_EPSILON] = 1e-5; /* PyTorch's default */
     p->seed = data_seed(b->selection, one.problem_name, p->m, p->n, 1);
     one.data = (ng_data_spec){.distribution = distribution, .seed = data_seed(b->selection, one.problem_name, p->m, p->n, 0),
@@ -275,6 +275,7 @@ static ng_status add_row_kernel(builder *b, const ng_case_row *row, const ng_ker
     ng_case base = {.kernel = kernel, .problem = {.m = row->m, .n = row->n, .k = row->k}, .level = row->level,
                     .repeats = row->repeats, .suite = row->suite};
     if (row->for_input) base.data.target = kernel->op == NG_OP_GEMM ? NG_BF16 : kernel->in; /* operands start from bf16 */
+    if (row->scalars) memcpy(base.problem.scalars, row->scalars, sizeof base.problem.scalars);
     if (row->problem) snprintf(base.problem_name, sizeof base.problem_name, "%s", row->problem);
     if (!row->m && !row->n) return add_exhaustive(b, base, row);
     if (kernel->op == NG_OP_GEMM) return add_row_products(b, row, &base, distribution);

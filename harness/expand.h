@@ -29,6 +29,7 @@ typedef struct ng_case_row {
     ng_row_use use;
     bool thresholds;                /* a cast of extents 0: every threshold between codes and its neighbours */
     bool for_input;                 /* quantization: data made for the input's format, not the element's. Products: A's are, B's are normal */
+    const double *scalars;          /* [NG_SCALARS]; NULL: zeros, or the operation's usual ones */
     unsigned phases;                /* products: bit per ng_phase; then m, n, k are tokens, out and in of a weight's fprop */
     bool recipes;                   /* products under whole recipes: kernels is a glob on recipes' names */
 } ng_case_row;

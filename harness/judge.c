@@ -18,6 +18,11 @@ static const ng_driver drivers[NG_OPS] = {
     [NG_OP_SCALE_UPDATE] = ng_judge_scale_update,
     [NG_OP_NORM_FORWARD] = ng_judge_norm,
     [NG_OP_NORM_BACKWARD] = ng_judge_norm,
+    [NG_OP_OPTIMIZER] = ng_judge_optimizer,
+    [NG_OP_ACTIVATION] = ng_judge_activation,
+    [NG_OP_ACTIVATION_BACKWARD] = ng_judge_activation,
+    [NG_OP_LOSS] = ng_judge_loss,
+    [NG_OP_LOSS_BACKWARD] = ng_judge_loss,
 };
 
 static size_t host_memory(void) {

@@ -104,6 +104,10 @@ typedef struct ng_session {
     ng_tensor first[NG_ROLES]; /* outputs of the first launch */
     uint64_t written;          /* bit per role: outputs */
     const ng_tensor *initial[NG_ROLES]; /* what an output holds before a launch; NULL: poison */
+    int64_t list_count;         /* ng_session_list */
+    const int64_t *list_widths;
+    uint32_t list_block;
+    ng_tensor *listed;          /* [NG_ROLES][list_count] */
     ng_guarded workspace;
     ng_error broken;           /* what kept a launch from having a verdict: the device, memory; status NG_OK: nothing */
 } ng_session;
@@ -116,6 +120,9 @@ ng_status ng_session_input(ng_session *session, ng_role role, const ng_tensor *v
 ng_status ng_session_input_dense(ng_session *session, ng_role role, const ng_tensor *value, ng_error *error);
 ng_status ng_session_output(ng_session *session, ng_role role, ng_format_id format, int64_t rows, int64_t columns,
                             ng_error *error);
+/* The rows of the tensors of `count` rows become the tensors of a list, the i-th of widths[i] columns (of blocks of `block`, where a role
+ * has one column a block). The widths stay the caller's. After the roles are made. */
+ng_status ng_session_list(ng_session *session, const int64_t *widths, int64_t count, uint32_t block, ng_error *error);
 void ng_session_end(ng_session *session);
 
 /* One launch. watched: outputs are poisoned before, and inputs compared after; guards are looked at in any case. Buffers of
@@ -165,6 +172,42 @@ ng_status ng_judge_whole(ng_judge *judge, const ng_case *one, ng_result *result,
 ng_status ng_judge_gemm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_scale_update(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_hadamard(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+
+ng_status ng_judge_optimizer(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+ng_status ng_judge_activation(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+ng_status ng_judge_loss(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+
+/* ---- several outputs of one launch, each with its exact values and bounds ------------------------------------------*/
+/* Exact values of a tensor or a piece of one, and what a result may be off by before its cast. */
+typedef struct ng_values {
+    double *high, *low, *bound; /* [count] */
+} ng_values;
+ng_status ng_values_create(int64_t count, ng_values *values, ng_error *error);
+void ng_values_free(ng_values *values);
+
+/* Figures by role. */
+typedef struct ng_tallies {
+    ng_tally role[NG_ROLES];
+    int64_t elements[NG_ROLES]; /* 0: not compared */
+    int64_t by_tier[NG_TIERS];
+} ng_tallies;
+void ng_tallies_begin(ng_tallies *tallies);
+ng_status ng_tallies_add(ng_judge *judge, const ng_case *one, ng_tallies *tallies, ng_role role, const ng_tensor *part, const ng_cast *cast,
+                         const ng_values *values, int64_t row0);
+/* Accuses by role; the case's figures are those of the role that came closest to its bound, or is furthest beyond. *power: of all. */
+void ng_tallies_publish(const ng_tallies *tallies, ng_result *result, ng_power *power);
+
+/* Bits that a role must hold. */
+ng_status ng_tallies_add_codes(ng_judge *judge, ng_tallies *tallies, ng_role role, const ng_tensor *part, const ng_tensor *want);
+
+/* Whether the fast tier settles that y is right: within what is left of the bound once its own remainder is taken off. */
+bool ng_running_settles(ng_format_id format, const ng_cast *cast, double y, double c, double e, double r);
+
+/* Compares bits with the prediction, adding to it; a difference is NG_MOVED. */
+void ng_compare_prediction(ng_judge *judge, ng_role role, const ng_tensor *computed, const ng_tensor *want, ng_result *result);
+
+/* Rows [row0, row0 + rows) of a tensor. */
+ng_tensor ng_rows_of(const ng_tensor *t, int64_t row0, int64_t rows);
 
 /* How one element's draw came out. */
 typedef struct ng_draw {

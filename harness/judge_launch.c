@@ -90,6 +90,35 @@ void ng_session_end(ng_session *session) {
         ng_tensor_free(&session->first[role]);
     }
     free_guarded(session, &session->workspace);
+    free(session->listed);
+}
+
+ng_status ng_session_list(ng_session *session, const int64_t *widths, int64_t count, uint32_t block, ng_error *error) {
+    session->listed = calloc((size_t)(NG_ROLES * count), sizeof *session->listed);
+    if (!session->listed) return ng_fail(error, NG_NO_MEMORY, "no memory for a list of %lld tensors", (long long)count);
+    session->list_count = count;
+    session->list_widths = widths;
+    session->list_block = block;
+    return NG_OK;
+}
+
+/* Where every row of these tensors is a tensor of the list. */
+static void fill_lists(const ng_session *session, ng_launch *launch) {
+    const int64_t columns = session->roles[NG_GRADIENT].tensor.columns;
+    launch->list_count = session->list_count;
+    for (int role = 0; role < NG_ROLES; role++) {
+        ng_tensor *t = &launch->tensors[role], *listed = session->listed + role * session->list_count;
+        if (!t->data || t->rows != session->list_count) continue;
+        for (int64_t i = 0; i < session->list_count; i++) {
+            const int64_t width = session->list_widths[i];
+            listed[i] = *t;
+            listed[i].data = (char *)t->data + i * t->row_bytes;
+            listed[i].rows = 1;
+            listed[i].columns = t->columns == columns ? width : ng_block_count(session->list_block, width);
+        }
+        launch->lists[role] = listed;
+        t->data = NULL;
+    }
 }
 
 static bool writes(const ng_session *session, int role) { return session->written >> role & 1; }
@@ -114,6 +143,7 @@ void ng_session_fill(const ng_session *session, ng_launch *launch) {
         launch->workspace = ng_guarded_view(&session->workspace).data;
         launch->workspace_bytes = session->workspace.bytes;
     }
+    if (session->listed) fill_lists(session, launch);
 }
 
 static ng_status prepare_outputs(ng_session *session, int poison) {

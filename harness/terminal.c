@@ -112,7 +112,7 @@ static void figure_differ(const ng_result *r, char *text) {
 
 /* How much was checked and the dearest tier that it took. */
 static void figure_tier(const ng_result *r, char *text) {
-    static const char *const names[NG_TIERS] = {"-", "int", "split", "dd", "mpfr"};
+    static const char *const names[NG_TIERS] = {"-", "int", "split", "dd", "fp64", "mpfr"};
     int tier = NG_TIERS - 1;
     while (tier > 0 && !r->error.by_tier[tier])
         tier--;

@@ -19,6 +19,9 @@ static const ng_kernel_list *const lists[] = {
     &ng_cuda_gemms,
     &ng_cuda_norms,
     &ng_cuda_hadamards,
+    &ng_cuda_optimizers,
+    &ng_cuda_activations,
+    &ng_cuda_losses,
     &ng_cublaslt_gemms,
 #endif
 };

@@ -21,6 +21,7 @@ extern const ng_kernel_list ng_cpu_norms;        /* cpu/norm.c: forward and back
 extern const ng_kernel_list ng_cpu_optimizers;   /* cpu/optimizer.c: with cpu/optimizer_steps.c */
 extern const ng_kernel_list ng_cpu_activations;  /* cpu/activation.c: forward and backward */
 extern const ng_kernel_list ng_cpu_losses;       /* cpu/loss.c */
+extern const ng_kernel_list ng_cuda_optimizers, ng_cuda_activations, ng_cuda_losses; /* cuda/neighbour_rows.c */
 extern const ng_kernel_list ng_cuda_casts, ng_cuda_quantizers, ng_cuda_dequantizers, ng_cuda_gemms; /* cuda/rows.c */
 extern const ng_kernel_list ng_cuda_norms;       /* cuda/norm_rows.c */
 

@@ -24,7 +24,7 @@
  * Infinite x makes what these operations make of it (0 * Inf is NaN); so does overflow on the way.
  *
  * Softmax cross-entropy (NG_OP_LOSS): IN x [R][C], LABELS l [R][1] (int32 in fp32 storage), columns C classes
- *     ROW_MAX m = max over j of x_j (NaN where one is NaN), ROW_SUM S = sum of X(fl(x_j - m)) in the order below; each [R][1] fp32, written where given
+ *     ROW_MAX m = max over j of x_j (NaN where one is NaN; a zero is +0), ROW_SUM S = sum of X(fl(x_j - m)) in the order below; each [R][1] fp32, written where given
  *     OUT [R][1] fp32 = fl(fl(m - x_l) + fl(log S)); 0 where l is negative (ignored)
  * NG_OP_LOSS_BACKWARD: IN, LABELS, ROW_MAX, ROW_SUM, GRADIENT d [R][1] fp32 (of the row's loss) -> OUT [R][C]
  *     OUT_j = cast(fl(d fl(fl(X(fl(x_j - m)) fl(1 / S)) - [j = l]))); 0 where l is negative

@@ -130,7 +130,7 @@ typedef struct ng_launch {
     size_t message_bytes;
     /* Many tensors in one launch (NG_OP_OPTIMIZER): where list_count is not 0, the i-th tensor of a role is lists[role][i], and tensors
      * [role] holds the roles of one number alone (FOUND_INF ...) and OUT. The arrays are host memory, read before launch returns.
-     * The problem is then 1 x all their elements. */
+     * The problem is then 1 x all their elements, and k all their rows. */
     int64_t list_count;
     const ng_tensor *lists[NG_ROLES];
 } ng_launch;

@@ -8,6 +8,11 @@
 #define ORDINARY DATA(NG_NORMAL)
 #define PRE NG_PREQUANTIZED
 
+/* Hyper-parameters that fp32 holds badly: beta as a float instead of a double shows. */
+#define ADAM(t, scale) ((const double[NG_SCALARS]){[NG_LEARNING_RATE] = 1e-3, [NG_BETA1] = 0.9, [NG_BETA2] = 0.999, [NG_EPSILON] = 1e-8, [NG_WEIGHT_DECAY] = 0.1, [NG_STEP] = t, [NG_GRADIENT_SCALE] = scale})
+#define SCALER(first, interval) ((const double[NG_SCALARS]){[NG_GRADIENT_SCALE] = first, [NG_GROWTH] = 2, [NG_BACKOFF] = 0.5, [NG_GROWTH_INTERVAL] = interval})
+#define CLIP ((const double[NG_SCALARS]){[NG_MAX_NORM] = 1})
+
 const ng_case_row ng_case_rows[] = {
     /* ---- casts ---------------------------------------------------------------------------------------------------*/
     {"formats", NG_OP_CAST, "cast/*", "tails", 33, 65, 0, DATA(NG_NORMAL, NG_TIES), PRE, .level = NG_SMOKE},
@@ -89,6 +94,86 @@ const ng_case_row ng_case_rows[] = {
     {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", NULL, 64, 128, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30},
     {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*/cuda/*", NULL, 256, 512, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .repeats = 100},
     {"dequantize", NG_OP_DEQUANTIZE, "dequantize/*", NULL, 4096, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+
+    /* ---- optimizers ----------------------------------------------------------------------------------------------*/
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "step 7", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE, .scalars = ADAM(7, 0)},
+    /* moments of 0: the correction divides by 1 - beta */
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "step 1", 16, 256, 0, DATA(NG_NORMAL, NG_OUTLIERS, NG_SUBNORMAL, NG_NONFINITE), PRE, .level = NG_CI, .scalars = ADAM(1, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "step 100", 16, 256, 0, DATA(NG_LOGNORMAL, NG_NEAR_OVERFLOW, NG_ZERO_BLOCKS), PRE, .level = NG_CI, .scalars = ADAM(100, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "step 1000000", 16, 256, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(1000000, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "scaled", 16, 256, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 65536)},
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "found-inf", 16, 256, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "one", 1, 1, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "rows", 65600, 3, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(3, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adamw/bf16/*/torch", "rows", 65600, 1, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "wide", 1, 20011, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "repeated", 8, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 10, .scalars = ADAM(3, 0)},
+    /* thousands of tensors in one launch; what lies between them stays as it was */
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "list", 37, 384, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adamw/bf16/*/torch", "list of 2000", 2000, 60, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(3, 0)},
+    /* each step from what the kernel itself left */
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "trajectory", 1, 8, 120, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(2, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adamw/*/torch", "trajectory", 1, 24, 10000, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(2, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adamw/fp32/cpu/*", "trajectory", 1, 8, 10000, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(2, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "adam*", "trajectory", 1, 24, 10000, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(2, 0)},
+    {"optimizers", NG_OP_OPTIMIZER, "unscale/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"optimizers", NG_OP_OPTIMIZER, "unscale/*", NULL, 32, 256, 0, DATA(NG_NONFINITE, NG_NEAR_OVERFLOW, NG_LOGNORMAL), PRE, .level = NG_CI},
+    {"optimizers", NG_OP_OPTIMIZER, "unscale/*", "nan", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"optimizers", NG_OP_OPTIMIZER, "unscale/*", "list", 500, 60, 0, DATA(NG_NORMAL, NG_NONFINITE), PRE, .level = NG_CI},
+    {"optimizers", NG_OP_OPTIMIZER, "scaler/*", "growth", 1, 1, 2100, ORDINARY, PRE, .level = NG_CI, .scalars = SCALER(65536, 2000)},
+    /* grows only while it stays finite */
+    {"optimizers", NG_OP_OPTIMIZER, "scaler/*", "largest", 1, 1, 60, ORDINARY, PRE, .level = NG_SMOKE, .scalars = SCALER(0x1p125, 4)},
+    {"optimizers", NG_OP_OPTIMIZER, "norm2/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"optimizers", NG_OP_OPTIMIZER, "norm2/*", NULL, 32, 256, 0, DATA(NG_NONFINITE, NG_SUBNORMAL, NG_OUTLIERS), PRE, .level = NG_CI},
+    {"optimizers", NG_OP_OPTIMIZER, "norm2/*", "wide", 3, 100003, 0, ORDINARY, PRE, .level = NG_CI},
+    {"optimizers", NG_OP_OPTIMIZER, "norm2/*", "list", 2000, 60, 0, ORDINARY, PRE, .level = NG_CI},
+    {"optimizers", NG_OP_OPTIMIZER, "clip/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE, .scalars = CLIP},
+    {"optimizers", NG_OP_OPTIMIZER, "clip/*", "below", 33, 161, 0, ORDINARY, PRE, .level = NG_CI, .scalars = CLIP},
+    {"optimizers", NG_OP_OPTIMIZER, "clip/*", "list", 500, 60, 0, DATA(NG_NORMAL, NG_NONFINITE), PRE, .level = NG_CI, .scalars = CLIP},
+    /* held against the copy bandwidth; as one tensor and as 2,000 of the same elements */
+    {"speed", NG_OP_OPTIMIZER, "adamw/fp32/cuda/torch", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(3, 0)},
+    {"speed", NG_OP_OPTIMIZER, "adamw/fp32/cuda/apex", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(3, 0)},
+    {"speed", NG_OP_OPTIMIZER, "adamw/fp32/cuda/torch-capturable", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(3, 0)},
+    {"speed", NG_OP_OPTIMIZER, "adamw/bf16/cuda/torch-master", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(3, 0)},
+    {"speed", NG_OP_OPTIMIZER, "adamw/bf16/cuda/torch-remainder", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(3, 0)},
+    {"speed", NG_OP_OPTIMIZER, "adamw/fp32/cuda/torch-*-moments", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(3, 0)},
+    {"speed", NG_OP_OPTIMIZER, "adamw/fp32/cuda/torch", "list of 2000", 2000, 33554, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = ADAM(3, 0)},
+    {"speed", NG_OP_OPTIMIZER, "unscale/fp32/cuda/*", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_OPTIMIZER, "norm2/fp32/cuda/*", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_OPTIMIZER, "clip/fp32/cuda/*", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = CLIP},
+
+    /* ---- activations, cross-entropy ------------------------------------------------------------------------------*/
+    {"activations", NG_OP_ACTIVATION, "*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"activations", NG_OP_ACTIVATION_BACKWARD, "*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"activations", NG_OP_ACTIVATION, "*", NULL, 16, 256, 0, DATA(NG_OUTLIERS, NG_STUDENT, NG_SUBNORMAL, NG_NONFINITE, NG_ZERO_BLOCKS), PRE, .level = NG_CI},
+    {"activations", NG_OP_ACTIVATION_BACKWARD, "*", NULL, 16, 256, 0, DATA(NG_OUTLIERS, NG_STUDENT, NG_SUBNORMAL, NG_NONFINITE, NG_ZERO_BLOCKS), PRE, .level = NG_CI},
+    /* where squares do not overflow on the way to a bounded result */
+    {"activations", NG_OP_ACTIVATION, "*->[bf]*", NULL, 16, 256, 0, DATA(NG_NEAR_OVERFLOW), PRE, .level = NG_CI},
+    {"activations", NG_OP_ACTIVATION_BACKWARD, "gelu-erf-backward/*", NULL, 16, 256, 0, DATA(NG_NEAR_OVERFLOW), PRE, .level = NG_CI},
+    {"activations", NG_OP_ACTIVATION_BACKWARD, "swiglu-backward/*", NULL, 16, 256, 0, DATA(NG_NEAR_OVERFLOW), PRE, .level = NG_CI},
+    {"activations", NG_OP_ACTIVATION, "*", "one", 1, 1, 0, ORDINARY, PRE, .level = NG_CI},
+    {"activations", NG_OP_ACTIVATION_BACKWARD, "*", "one", 1, 1, 0, ORDINARY, PRE, .level = NG_CI},
+    {"activations", NG_OP_ACTIVATION, "*", "wide", 2, 5003, 0, ORDINARY, PRE, .level = NG_CI},
+    {"activations", NG_OP_ACTIVATION_BACKWARD, "*", "wide", 2, 5003, 0, ORDINARY, PRE, .level = NG_CI},
+    {"activations", NG_OP_ACTIVATION, "*/bf16->*", "rows", 65600, 3, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"activations", NG_OP_ACTIVATION, "swiglu/bf16->bf16*", "rows", 65600, 3, 0, ORDINARY, PRE, .level = NG_CI},
+    {"activations", NG_OP_ACTIVATION, "*", NULL, 8, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30},
+    {"activations", NG_OP_ACTIVATION_BACKWARD, "*", NULL, 8, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30},
+    {"losses", NG_OP_LOSS, "*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"losses", NG_OP_LOSS_BACKWARD, "*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"losses", NG_OP_LOSS, "*", NULL, 32, 256, 0, DATA(NG_OUTLIERS, NG_LARGE_MEAN, NG_CONSTANT, NG_SUBNORMAL, NG_NONFINITE, NG_STUDENT), PRE, .level = NG_CI},
+    {"losses", NG_OP_LOSS_BACKWARD, "*", NULL, 32, 256, 0, DATA(NG_OUTLIERS, NG_LARGE_MEAN, NG_CONSTANT, NG_SUBNORMAL, NG_NONFINITE, NG_STUDENT), PRE, .level = NG_CI},
+    /* a vocabulary; one class; more rows than a grid's second dimension may have */
+    {"losses", NG_OP_LOSS, "*", "vocabulary", 5, 50257, 0, ORDINARY, PRE, .level = NG_CI},
+    {"losses", NG_OP_LOSS_BACKWARD, "*", "vocabulary", 5, 50257, 0, ORDINARY, PRE, .level = NG_CI},
+    {"losses", NG_OP_LOSS, "*", "rows", 65600, 3, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"losses", NG_OP_LOSS_BACKWARD, "*", "rows", 65600, 3, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"losses", NG_OP_LOSS, "*", NULL, 12, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30},
+    {"losses", NG_OP_LOSS_BACKWARD, "*", NULL, 12, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30},
+    {"speed", NG_OP_ACTIVATION, "*/bf16->*/cuda/*", "activations", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_ACTIVATION_BACKWARD, "*/bf16/cuda/*", "activations", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_LOSS, "*/bf16/cuda/*", "vocabulary", 2048, 128256, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"speed", NG_OP_LOSS_BACKWARD, "*/bf16/cuda/*", "vocabulary", 2048, 128256, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
 
     /* ---- products ------------------------------------------------------------------------------------------------*/
     {"gemm", NG_OP_GEMM, "gemm/*", "tails", 33, 65, 97, ORDINARY, PRE, .level = NG_SMOKE},

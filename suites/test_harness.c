@@ -275,7 +275,7 @@ static void a_judge_that_cannot_be_made(void) {
 /* ---- the program, in a process of its own -------------------------------------------------------------------------*/
 static const ng_distribution normal_data[] = {NG_NORMAL, NG_DISTRIBUTIONS};
 static const ng_case_row fake_rows[] = {
-    {"fake", NG_OP_CAST, "cast/e4m3/cpu/*", "one", 4, 4, 0, normal_data, NG_PREQUANTIZED, NG_SMOKE, 1, 0, 0},
+    {"fake", NG_OP_CAST, "cast/e4m3/cpu/*", "one", 4, 4, 0, normal_data, NG_PREQUANTIZED, .level = NG_SMOKE, .repeats = 1},
 };
 static const ng_build fake_build = {.version = "0", .commit = "", .compiler = "cc", .compiler_flags = "", .nvcc = "",
                                     .nvcc_flags = "", .kernels_digest = "0"};

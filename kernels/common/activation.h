@@ -9,7 +9,6 @@
 #define NG_GELU_C3 0x1.b6676cp-3f /* three times the latter */
 #define NG_DENSITY_K 0x1.988454p-2f /* 1 / sqrt(2 pi) */
 
-NG_HD float ng_magnitude_of(float x) { return ng_float(ng_bits(x) & NG_ABS_MASK); }
 NG_HD float ng_gelu_argument(float x) { return ng_mul(x, ng_norm_fma(ng_mul(x, x), NG_GELU_C2, NG_GELU_C1)); }
 
 /* The distribution function from its tail: that, exactly, or 1 less it; one subtraction for both, which compilers vectorise. */
@@ -18,7 +17,7 @@ NG_HD float ng_normal(float x, float tail) { return ng_sub(x < 0 ? 0.0f : 1.0f, 
 NG_HD float ng_activate(ng_activation_kind kind, float x, float u) {
     if (kind == NG_SWIGLU) return ng_mul(ng_mul(x, ng_logistic(x)), u);
     if (kind == NG_GELU_TANH) return ng_mul(x, ng_logistic(ng_gelu_argument(x)));
-    const float a = ng_magnitude_of(x);
+    const float a = ng_normal_argument(x);
     return ng_mul(x, ng_normal(x, ng_tail_of(a, ng_density(a))));
 }
 
@@ -33,7 +32,7 @@ NG_HD float ng_activate_backward(ng_activation_kind kind, float x, float u, floa
         const float s = ng_logistic(ng_gelu_argument(x)), slope = ng_norm_fma(ng_mul(x, x), NG_GELU_C3, NG_GELU_C1);
         return ng_mul(d, ng_norm_fma(ng_mul(x, s), ng_mul(ng_sub(1.0f, s), slope), s));
     }
-    const float a = ng_magnitude_of(x), f = ng_density(a);
+    const float a = ng_normal_argument(x), f = ng_density(a);
     return ng_mul(d, ng_norm_fma(x, ng_mul(NG_DENSITY_K, f), ng_normal(x, ng_tail_of(a, f))));
 }
 

@@ -36,10 +36,14 @@ NG_HD float ng_logistic(float a) {
 }
 
 /* ---- the normal distribution --------------------------------------------------------------------------------------
- * exp(-a^2 / 2), with a^2's rounding error put back: what is left of it is its square, below 2^-34. Beyond 15 nothing is
- * representable. */
+ * Arguments are magnitudes of at most 15: beyond, nothing is representable. Integers, which compilers vectorise. */
+NG_HD float ng_normal_argument(float x) {
+    const uint32_t a = ng_bits(x) & NG_ABS_MASK;
+    return ng_float(a > 0x41700000u && a <= (uint32_t)NG_INF_BITS ? 0x41700000u : a);
+}
+
+/* exp(-a^2 / 2), with a^2's rounding error put back: what is left of it is its square, below 2^-34. */
 NG_HD float ng_density(float a) {
-    a = a > 15.0f ? 15.0f : a;
     const float square = ng_mul(a, a), rest = ng_norm_fma(a, a, ng_float(ng_bits(square) ^ 0x80000000u));
     const float e = ng_exp(ng_mul(-0.5f, square));
     return ng_norm_fma(ng_mul(-0.5f, rest), e, e);
@@ -48,7 +52,6 @@ NG_HD float ng_density(float a) {
 /* erfc(a / sqrt 2) / 2 = exp(-a^2 / 2) t C(2.5 t - 1.5), t = 4 / (4 + a): C interpolates at the Chebyshev points of t in
  * [0.2, 1] (a to 16) to NG_TAIL_RELATIVE / 64. */
 NG_HD float ng_tail_of(float a, float density) {
-    a = a > 15.0f ? 15.0f : a;
     const float t = ng_div(4.0f, ng_add(4.0f, a)), x = ng_norm_fma(2.5f, t, -1.5f);
     float c = -1.327933250e-06f;
     c = ng_norm_fma(c, x, 4.282132776e-06f);

@@ -190,7 +190,7 @@ static ng_status launch_unfused(const ng_kernel *kernel, const ng_launch *launch
         load_operands(&a, row, 0, columns, x + row * columns, u + row * columns);
 #pragma omp parallel for num_threads(team) schedule(static)
     for (int64_t i = 0; i < count; i++) {
-        const float magnitude = ng_magnitude_of(x[i]);
+        const float magnitude = ng_normal_argument(x[i]);
         s[i] = kind == NG_SWIGLU ? ng_logistic(x[i]) : kind == NG_GELU_TANH ? ng_logistic(ng_gelu_argument(x[i]))
                : ng_normal(x[i], ng_tail_of(magnitude, ng_density(magnitude)));
     }

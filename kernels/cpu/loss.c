@@ -60,6 +60,7 @@ static void forward_row(const loss *l, int64_t row) {
     const int32_t which = label_of(l, row);
     for (int64_t from = 0; from < l->columns; from += PIECE)
         max = max_of[l->avx2](x, load(l, row, from, x), max);
+    max = ng_add(max, 0.0f);
     for (int64_t from = 0; from < l->columns; from += PIECE) {
         const int64_t n = load(l, row, from, x);
         sum_of[l->avx2](x, max, n, chains);

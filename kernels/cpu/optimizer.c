@@ -111,7 +111,7 @@ static void load_parameters(const adam *a, ng_cpu_piece at, float *p) {
 static void store_parameters(const adam *a, ng_cpu_piece at, const float *p) {
     const ng_master master = a->kernel->contract.optimizer.master;
     uint8_t *parameter = place(a->launch, NG_PARAMETER, at);
-    if (master == NG_MASTER_FP32) a->loops->store(NG_FP32, NULL, p, at.n, place(a->launch, NG_PARAMETER_2, at));
+    if (master == NG_MASTER_FP32) a->loops->store(NG_FP32, &a->caster, p, at.n, place(a->launch, NG_PARAMETER_2, at));
     if (master != NG_MASTER_REMAINDER) {
         a->loops->store(a->kernel->out, &a->caster, p, at.n, parameter);
         return;

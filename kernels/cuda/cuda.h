@@ -21,6 +21,14 @@ size_t ng_cuda_norm_unfused_workspace(const ng_kernel *kernel, const ng_problem 
 ng_status ng_cuda_launch_norm_backward(const ng_kernel *kernel, const ng_launch *launch);
 size_t ng_cuda_norm_backward_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
 
+ng_status ng_cuda_launch_adam(const ng_kernel *kernel, const ng_launch *launch);
+ng_status ng_cuda_launch_steps(const ng_kernel *kernel, const ng_launch *launch);
+size_t ng_cuda_steps_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
+ng_status ng_cuda_launch_activation(const ng_kernel *kernel, const ng_launch *launch); /* forward and backward */
+ng_status ng_cuda_launch_activation_unfused(const ng_kernel *kernel, const ng_launch *launch);
+size_t ng_cuda_activation_unfused_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
+ng_status ng_cuda_launch_loss(const ng_kernel *kernel, const ng_launch *launch); /* forward and backward */
+
 /* Maxima of the tensor, of its rows and of its columns. */
 size_t ng_cuda_quantize_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
 
