@@ -340,19 +340,17 @@ static void publish(const whole *w, const ng_witness *from, bool bounded, ng_err
 /* Elements that the certified product leaves open: by MPFR, and the bound of the CPU. */
 static ng_status settle(whole *w, const ng_witness *from, ng_result *result, ng_error *error);
 
-static ng_status measure(whole *w, ng_result *result, ng_error *error) {
+static ng_status measure(whole *w, ng_power *power, ng_result *result, ng_error *error) {
     ng_operand before[SIDES] = {{.codes = w->sides[0].source, .tensor_scale = 1}, {.codes = w->sides[1].source, .tensor_scale = 1}};
     const ng_tensor *added = w->added.data ? &w->added : NULL;
     ng_witness kernel, recipe;
-    ng_power power;
     ng_status status = ng_witness_gemm_cuda(&w->contract.sum, &w->sides[0].operand, &w->sides[1].operand, added, &w->out, w->gpu->stream, &kernel,
                                             w->message, sizeof w->message);
     if (!status) status = ng_witness_gemm_cuda(NULL, &before[0], &before[1], added, &w->out, w->gpu->stream, &recipe, w->message, sizeof w->message);
     if (status) return on_device(w, status, error) ? error->status ? error->status : status : NG_OK;
-    publish(w, &kernel, true, &result->error, &power);
+    publish(w, &kernel, true, &result->error, power);
     publish(w, &recipe, false, &result->recipe_error, NULL);
     ng_accuse_figures(result, "OUT", &result->error);
-    ng_accuse_powerless(result, &result->error, &power);
     return kernel.undecided ? settle(w, &kernel, result, error) : NG_OK;
 }
 
@@ -684,6 +682,7 @@ static void publish_variant(const whole *w, const ng_result *from, ng_result *re
 /* Bits that the first one has need no second verdict. */
 static ng_status judge_variant(whole *w, int variant, ng_result *result, ng_error *error) {
     ng_result own = {.verdict = NG_PASS};
+    ng_power power;
     int64_t differ = 1, place;
     ng_status status = take_variant(w, variant);
     if (status) return status == NG_UNSUPPORTED ? NG_OK : status;
@@ -693,9 +692,10 @@ static ng_status judge_variant(whole *w, int variant, ng_result *result, ng_erro
         own.error = result->error;
         memcpy(own.digest, result->digest, sizeof own.digest);
     } else if (launched && !status) {
-        status = measure(w, &own, error);
+        status = measure(w, &power, &own, error);
     }
     if (launched && !status) status = predict(w, &own, error);
+    if (launched && !status && differ && !own.prediction.present) ng_accuse_powerless(&own, &own.error, &power);
     if (launched && !status) status = time_product(w, &own, error);
     if (!status && own.verdict != NG_PASS) ng_accuse(result, own.verdict, "variant %d (%s): %.300s", variant, w->algorithm, own.reason);
     if (!status) publish_variant(w, &own, result);
@@ -739,8 +739,10 @@ static ng_status verify(whole *w, ng_result *result, ng_error *error) {
         result->prediction = known->result.prediction;
         return NG_OK;
     }
-    ng_status status = measure(w, result, error);
+    ng_power power;
+    ng_status status = measure(w, &power, result, error);
     if (!status) status = predict(w, result, error);
+    if (!status && !result->prediction.present) ng_accuse_powerless(result, &result->error, &power);
     if (!status) status = check_sample(w, result, error);
     if (status || known || !(known = calloc(1, sizeof *known))) return status;
     known->result = *result;

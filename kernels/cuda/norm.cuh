@@ -283,12 +283,13 @@ inline size_t most_shared() {
     return most > 4096 ? (size_t)most - 4096 : 0; /* less what kernels declare themselves */
 }
 
-/* CTAs of this kernel that the device runs at once, at least one; where none fits, the launch says so. */
+/* CTAs of this kernel that the device runs at once, at least one; where none fits, the launch says so. Without the attribute, 48 KiB
+ * are the limit for what the kernel declares itself and this together. */
 template <typename K> int resident(K *kernel, int threads, size_t shared) {
     int device = 0, processors = 0, each = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-    if (shared > 48 << 10) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    if (shared) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, shared) != cudaSuccess || each < 1) each = 1;
     return processors * each;
 }
