@@ -194,6 +194,27 @@ static ng_status arrange(whole *w, half *d, const ng_quantization *wanted, ng_er
     return status;
 }
 
+/* Delayed scaling: the scale that current scaling gives the same tensor of an earlier step. */
+static ng_status earlier_scale(whole *w, half *d, ng_tensor *given, ng_result *result, ng_error *error) {
+    ng_quantization current = d->q;
+    ng_data_spec earlier = *d->spec;
+    half before = {.rows = d->rows, .problem = d->problem};
+    float decode = 1, encode;
+    current.rule = NG_SCALE_MAX_OVER_AMAX;
+    earlier.seed ^= 0x9E3779B97F4A7C15u;
+    before.problem.m = d->rows;
+    before.problem.n = w->problem.k;
+    const ng_kernel *kernel = find_quantizer(w, &current, NG_LAYOUT_PLAIN);
+    if (!kernel) return ng_fail(error, NG_UNSUPPORTED, "no CUDA kernel finds the scale of an earlier step");
+    ng_status status = fill(w, &earlier, NG_BF16, d->rows, w->problem.k, &before.stored, error);
+    if (!status) status = quantizer_launch(w, &before, kernel, &before.launch, error);
+    if (status || !run(w, kernel, &before.launch, result, &status, error)) return status;
+    status = ng_gpu_copy(w->gpu, &decode, before.launch.tensors[NG_OUT_SCALES].data, sizeof decode, NG_FROM_DEVICE, error);
+    encode = 1 / decode;
+    ng_tensor one = {&encode, NG_FP32, NG_HOST, 1, 1, sizeof encode};
+    return status ? status : upload(w, &one, given, error);
+}
+
 static ng_status quantized_side(whole *w, half *d, const ng_quantization *wanted, ng_result *result, ng_error *error) {
     ng_data_spec turned = other_way(d->spec);
     const ng_kernel *kernel = d->quantizer;
@@ -209,6 +230,7 @@ static ng_status quantized_side(whole *w, half *d, const ng_quantization *wanted
     d->stored = d->source;
     if (!status && d->turned) status = fill(w, &turned, NG_BF16, w->problem.k, d->rows, &d->stored, error);
     if (!status) status = quantizer_launch(w, d, kernel, &d->launch, error);
+    if (!status && d->q.rule == NG_SCALE_GIVEN) status = earlier_scale(w, d, &d->launch.tensors[NG_SCALE_GIVEN_IN], result, error);
     if (status || !run(w, kernel, &d->launch, result, &status, error)) return status;
     const ng_tensor *t = d->launch.tensors;
     bool own = d->turned && t[NG_OUT_T_TENSOR_SCALE].data;

@@ -206,6 +206,13 @@ const ng_case_row ng_case_rows[] = {
     {"gemm", NG_OP_GEMM, "gemm/*", "layer", 64, 96, 160, ORDINARY, PRE, .level = NG_CI, .phases = PHASES},
     {"gemm", NG_OP_GEMM, "gemm/*/bf16-out", NULL, 96, 160, 288, ORDINARY, NG_AUTOCAST, .level = NG_SMOKE},
     {"gemm", NG_OP_GEMM, "gemm/*", "llama3-8b.mlp_down", 512, 4096, 14336, ORDINARY, PRE, .level = NG_NIGHTLY, .phases = PHASES},
+    /* whole library products, all algorithms, every bit: long and short K, K that no tile divides, a layer of CodonFM */
+    {"gemm", NG_OP_GEMM, "gemm/*/cublaslt/*-out", NULL, 256, 256, 8192, DATA(NG_NORMAL, NG_POSITIVE), PRE, .level = NG_NIGHTLY},
+    {"gemm", NG_OP_GEMM, "gemm/*/cublaslt/*-out", NULL, 4096, 4096, 4096, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"gemm", NG_OP_GEMM, "gemm/*/cublaslt/*-out", NULL, 2048, 8192, 1040, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"gemm", NG_OP_GEMM, "gemm/*/cublaslt/*-out", NULL, 128, 14336, 4096, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"gemm", NG_OP_GEMM, "gemm/*/cublaslt/*-out", NULL, 640, 384, 4112, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"gemm", NG_OP_GEMM, "gemm/*/cublaslt/*bf16-out", "codonfm-5b.qkv", 15872, 12288, 4096, ORDINARY, PRE, .level = NG_NIGHTLY},
     {"gemm", NG_OP_GEMM, "gemm/*", "tails", 129, 257, 1040, DATA(NG_NORMAL, NG_POSITIVE), PRE, .level = NG_NIGHTLY},
     {"gemm", NG_OP_GEMM, "gemm/*", NULL, 512, 512, 1024, DATA(NG_NORMAL, NG_UNIFORM, NG_LOGNORMAL, NG_STUDENT), PRE, .level = NG_NIGHTLY},
     {"gemm", NG_OP_GEMM, "gemm/*", NULL, 96, 160, 288, DATA(NG_OUTLIERS), NG_AUTOCAST, .level = NG_NIGHTLY},

@@ -240,7 +240,7 @@ template <ng_format_id F, bool FROM_OUTPUT, int THREADS, int DEPTH, bool WHOLE, 
     const size_t shared = (size_t)THREADS * DEPTH * 2 * HELD * sizeof(Vector<F>);
     const bool whole = b.columns % EACH == 0 && b.in.aligned && b.gradient.aligned && b.out.aligned && b.parameters.aligned;
     if (shared > most_shared() || (WHOLE && !whole) || (b.centered && !CENTERED)) return false;
-    if (shared > 48 << 10) cudaFuncSetAttribute(backward_held<F, FROM_OUTPUT, THREADS, DEPTH, WHOLE, CENTERED>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    if (shared) cudaFuncSetAttribute(backward_held<F, FROM_OUTPUT, THREADS, DEPTH, WHOLE, CENTERED>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     backward_held<F, FROM_OUTPUT, THREADS, DEPTH, WHOLE, CENTERED><<<blocks, THREADS, shared, stream>>>(b);
     return true;
 }
