@@ -45,6 +45,7 @@ void ng_command_usage(FILE *out, const ng_program *program, const char *command,
 int ng_command_run(const ng_program *program, int argc, char **argv);
 int ng_command_list(const ng_program *program, int argc, char **argv);
 int ng_command_shapes(const ng_program *program, int argc, char **argv);
+int ng_command_history(const ng_program *program, int argc, char **argv);
 int ng_command_golden(const ng_program *program, int argc, char **argv);
 int ng_command_compare(const ng_program *program, int argc, char **argv);
 int ng_command_validate(const ng_program *program, int argc, char **argv);

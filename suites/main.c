@@ -22,6 +22,7 @@ static const ng_command commands[] = {
     {"compare", "compare the records of runs: what changed, and whether it may", ng_command_compare},
     {"validate", "accept or reject a driver, a library or a GPU", ng_command_validate},
     {"golden", "record the bits that results have, or compare with recorded ones", ng_command_golden},
+    {"history", "keep the results of all runs, and find where a case changed", ng_command_history},
     {"replay", "compute recorded tensor-core steps by a contract's model", ng_command_replay},
     {"faults", "run faulty kernels: what the judge would miss, and what others do", ng_command_faults},
 };
