@@ -29,6 +29,7 @@ static double host_amax(const ng_tensor *t) {
         for (int64_t j = 0; j < t->columns; j++) {
             double x = fabs(ng_get_value(t, i, j));
             if (!(x <= amax)) amax = x;
+            if (isnan(x)) return x; /* which no later element takes back */
         }
     return amax;
 }
