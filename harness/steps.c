@@ -175,6 +175,25 @@ static size_t measure(const double *values, size_t count, double least, double *
     }
 }
 
+/* Where between its neighbours each step is: ranks favour even splits, and may place it a few values inwards. With the levels that were
+ * found, the place is that of the least sum of distances from them; what was found to be a step stays one. */
+static void sharpen(const double *values, size_t count, double *scratch, ng_step *steps, size_t step_count) {
+    for (size_t s = 0; s < step_count; s++) {
+        size_t begin = s ? steps[s - 1].at : 0, end = s + 1 < step_count ? steps[s + 1].at : count, best = steps[s].at;
+        double gained = 0, most = -HUGE_VAL;
+        for (size_t i = begin; i < end; i++) {
+            if (i >= begin + LEAST_SIDE && i + LEAST_SIDE <= end && gained > most) {
+                most = gained;
+                best = i;
+            }
+            gained += fabs(values[i] - steps[s].after) - fabs(values[i] - steps[s].before);
+        }
+        steps[s].at = best;
+        steps[s].before = median_of(values, begin, best, scratch);
+        steps[s].after = median_of(values, best, end, scratch);
+    }
+}
+
 ng_status ng_find_steps(const double *values, size_t count, double false_alarms, double least, ng_step **steps, size_t *step_count,
                         ng_error *error) {
     size_t intervals = 0, looks = 0, alarms = 0;
@@ -208,6 +227,7 @@ ng_status ng_find_steps(const double *values, size_t count, double false_alarms,
         if (s == *step_count) (*steps)[(*step_count)++] = (ng_step){found[i].at, 0, 0, found[i].p};
     }
     *step_count = measure(values, count, least, scratch, *steps, *step_count);
+    sharpen(values, count, scratch, *steps, *step_count);
 done:
     free(found);
     free(sorted);

@@ -64,7 +64,7 @@ static void steps_are_found(void) {
         for (size_t i = 0; i < 60; i++)
             values[i] = (i < at ? 1 : 1.05) + 0.02 * noise();
         cr_assert_eq(steps_of(values, 60, &first), 1, "series %d: no single step", series);
-        cr_assert(first + 3 >= at && first <= at + 3, "series %d: a step at %zu, found at %zu", series, at, first);
+        cr_assert(first + 1 >= at && first <= at + 1, "series %d: a step at %zu, found at %zu", series, at, first);
     }
 }
 
