@@ -15,13 +15,26 @@
 
 enum { LIMIT_MS = 60000 };
 
-/* cublasLtGetVersion: major * 10000 + minor * 100 + patch (cuBLAS documentation). */
-static void read_cublaslt(char *text, size_t bytes) {
-    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
+#ifndef NG_CUBLASLT_DIRECTORY
+#define NG_CUBLASLT_DIRECTORY "/usr/local/cuda/lib64"
+#endif
+
+/* The library that kernels/cublaslt finds, in the same order. */
+static void *open_cublaslt(void) {
+    static const char *const names[] = {"libcublasLt.so.13", NG_CUBLASLT_DIRECTORY "/libcublasLt.so.13", "libcublasLt.so"};
+    const char *asked = getenv("NARROWGAUGE_CUBLASLT");
     void *library = NULL;
-    size_t (*version)(void) = NULL;
+    if (asked && *asked) return dlopen(asked, RTLD_LAZY | RTLD_LOCAL);
     for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
         library = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
+    return library;
+}
+
+/* cublasLtGetVersion: major * 10000 + minor * 100 + patch (cuBLAS documentation). */
+void ng_cublaslt_version(char *text, size_t bytes) {
+    void *library = open_cublaslt();
+    size_t (*version)(void) = NULL;
+    text[0] = 0;
     if (!library) return;
     void *found = dlsym(library, "cublasLtGetVersion");
     memcpy(&version, &found, sizeof found);
@@ -57,7 +70,7 @@ ng_status ng_describe_gpu(const ng_runtime *runtime, int device, ng_gpu_info *in
     char known[16] = "";
     if (!info->driver[0] && !runtime->driver_version(&version)) print_version(version, known, sizeof known);
     if (known[0]) snprintf(info->driver, sizeof info->driver, "CUDA %s", known);
-    read_cublaslt(info->cublaslt, sizeof info->cublaslt);
+    ng_cublaslt_version(info->cublaslt, sizeof info->cublaslt);
     return NG_OK;
 }
 

@@ -9,6 +9,9 @@
  * no such device; NG_DEVICE: the process died of it or did not answer. */
 ng_status ng_probe_gpu(int device, ng_gpu_info *info, ng_error *error);
 
+/* "13.1.0": of the cuBLASLt that the kernels are given, NARROWGAUGE_CUBLASLT's where that names one; "" where there is none. */
+void ng_cublaslt_version(char *text, size_t bytes);
+
 /* The same in this process, of a runtime. */
 ng_status ng_describe_gpu(const ng_runtime *runtime, int device, ng_gpu_info *info);
 

@@ -720,6 +720,18 @@ static void reasons_of_throttling(void) {
     cr_expect(strlen(text) < sizeof text && strstr(text, "power brake"));
 }
 
+/* The record names the library that was tested, not the one that the linker would have found. */
+static void asked_library_is_named(void) {
+    char text[16];
+    setenv("NARROWGAUGE_CUBLASLT", NG_BUILD_DIR "/libngcublaslt_fake.so", 1);
+    ng_cublaslt_version(text, sizeof text);
+    cr_expect_str_eq(text, "7.8.9");
+    setenv("NARROWGAUGE_CUBLASLT", NG_BUILD_DIR "/no-such-library.so", 1);
+    ng_cublaslt_version(text, sizeof text);
+    cr_expect_str_eq(text, "", "%s, where the kernels find none", text);
+    unsetenv("NARROWGAUGE_CUBLASLT");
+}
+
 const ng_test ng_tests[] = {
     {"device", "absent devices have their line", absent_devices_have_their_line, 0},
     {"device", "a case for an absent device is a skip", absent_device_skips, 0},
@@ -739,5 +751,6 @@ const ng_test ng_tests[] = {
     {"device", "reasons of throttling", reasons_of_throttling, 0},
     {"device", "parts are timed apart", parts_are_timed_apart, 0},
     {"device", "errors are told once", errors_are_told_once, 0},
+    {"device", "the cuBLASLt that was asked for is named", asked_library_is_named, 0},
 };
 const size_t ng_test_count = sizeof ng_tests / sizeof *ng_tests;
