@@ -108,6 +108,11 @@ static ng_status check_spec(const ng_data_spec *spec, double *parameter, ng_erro
     return NG_OK;
 }
 
+bool ng_data_is_binary32(const ng_data_spec *spec) {
+    ng_distribution d = spec->distribution;
+    return (unsigned)d < NG_DISTRIBUTIONS && !limits[d].for_target && d != NG_ILL_CONDITIONED && d != NG_FILE_TENSOR;
+}
+
 ng_status ng_data_core_of(const ng_data_spec *spec, ng_data_core *core, ng_error *error) {
     double parameter = 0;
     ng_status status = check_spec(spec, &parameter, error);

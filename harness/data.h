@@ -42,6 +42,9 @@ typedef struct ng_data_spec {
 extern const char *const ng_distribution_names[NG_DISTRIBUTIONS];
 ng_status ng_distribution_by_name(const char *name, ng_distribution *distribution, ng_error *error);
 
+/* Whether every element is a binary32, and so can be made on a device (data_cuda.h). */
+bool ng_data_is_binary32(const ng_data_spec *spec);
+
 /* Fills the host tensor out (fp32, bf16, fp16, tf32, fp64 or any narrow format: the value is rounded once, to nearest even,
  * saturating) with the elements [row0, row0 + out->rows) x [column0, column0 + out->columns) of the described tensor. */
 ng_status ng_data_fill(const ng_data_spec *spec, int64_t row0, int64_t column0, ng_tensor *out, int threads, ng_error *error);

@@ -137,7 +137,7 @@ static const double unsampled_products = 0x1p28; /* multiply-adds */
 static void choose_sample(const ng_selection *selection, ng_case *one, bool model) {
     const ng_problem *p = &one->problem;
     bool big = (double)p->m * (double)p->n * (double)p->k > unsampled_products;
-    bool on_gpu = one->kernel->backend == NG_BACKEND_CUDA && !selection->verify_on_cpu;
+    bool on_gpu = one->kernel->backend == NG_BACKEND_CUDA && !selection->verify_on_cpu && ng_data_is_binary32(&one->data) && ng_data_is_binary32(&one->data_b);
     if (selection->full || on_gpu || !(big || model) || (p->m <= SAMPLE && p->n <= SAMPLE)) return;
     uint64_t seed = data_seed(selection, one->problem_name, p->m, p->n, p->k);
     int64_t rows = (p->m + SAMPLE - 1) / SAMPLE, columns = (p->n + SAMPLE - 1) / SAMPLE;

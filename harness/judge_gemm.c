@@ -35,7 +35,7 @@ typedef struct product {
     const ng_case *one;
     const ng_kernel *kernel;
     ng_contract contract; /* of the variant at hand */
-    char algorithm[160];
+    char algorithm[NG_ALGORITHM_BYTES];
     ng_problem problem; /* as launched */
     side sides[SIDES];
     ng_tensor initial; /* fp32 [m][n], what is added to the sum: what OUT holds, or the bias in each row; else data NULL */
@@ -50,7 +50,7 @@ typedef struct product {
 
 /* ---- operands -----------------------------------------------------------------------------------------------------*/
 /* Plain formats are rounded from data that has more bits than they have; everything else starts from bf16, as training does. */
-static ng_format_id source_format(const ng_quantization *q) {
+ng_format_id ng_source_format(const ng_quantization *q) {
     bool wide = ng_is_plain(q) && (q->element == NG_FP64 || q->element == NG_FP32 || q->element == NG_TF32 || q->element == NG_FP16);
     return wide ? NG_FP32 : NG_BF16;
 }
@@ -68,7 +68,7 @@ static void choose_side(product *p, int s, const ng_quantization *contract, ng_f
         d->quantization.element = in;
         d->quantization.cast = (ng_cast){.rounding = NG_RN_EVEN, .saturate = ng_formats[in].specials != NG_IEEE};
     }
-    d->source_format = source_format(&d->quantization);
+    d->source_format = ng_source_format(&d->quantization);
     d->row0 = rows ? row0 : 0;
     d->rows = rows ? rows : all;
     d->codes = roles[s][0];
@@ -263,28 +263,6 @@ static ng_status fill_session(product *p, ng_error *error) {
 }
 
 /* ---- autocast -----------------------------------------------------------------------------------------------------*/
-static bool same_cast(const ng_cast *a, const ng_cast *b) {
-    return a->rounding == b->rounding && a->saturate == b->saturate && a->nan == b->nan &&
-           (a->rounding != NG_R_STOCHASTIC || (a->stochastic == b->stochastic && a->random_bits == b->random_bits));
-}
-
-static bool same_quantization(const ng_quantization *a, const ng_quantization *b) {
-    return a->element == b->element && a->scale == b->scale && a->blocks.rows == b->blocks.rows &&
-           a->blocks.columns == b->blocks.columns && a->rule == b->rule && a->tensor_scale == b->tensor_scale &&
-           a->four_over_six == b->four_over_six && a->layout == b->layout && same_cast(&a->cast, &b->cast);
-}
-
-static const ng_kernel *find_quantizer(const product *p, const side *d) {
-    const ng_catalogue *c = &p->judge->catalogue;
-    for (size_t i = 0; i < c->count; i++) {
-        const ng_kernel *k = c->kernels[i];
-        if (k->op == NG_OP_QUANTIZE && k->backend == p->kernel->backend && k->in == d->source_format &&
-            same_quantization(&k->contract.quantization, &d->quantization))
-            return k;
-    }
-    return NULL;
-}
-
 static void accuse_operand(const product *p, int s, ng_role role, const ng_tensor *want, ng_result *result) {
     const ng_session *q = &p->quantizers[s];
     ng_error_figures figures;
@@ -339,7 +317,7 @@ static ng_status run_quantizer(product *p, int s, ng_result *result, ng_error *e
                           .seed = p->problem.seed + (uint64_t)s};
     bool launched, random = d->words.data != NULL;
     if (ng_is_plain(&d->quantization)) return NG_OK;
-    const ng_kernel *kernel = d->quantizer ? d->quantizer : find_quantizer(p, d);
+    const ng_kernel *kernel = d->quantizer ? d->quantizer : ng_find_quantizer(&p->judge->catalogue, p->kernel->backend, d->source_format, &d->quantization);
     const char *misfit = d->quantizer ? ng_operand_misfit(&d->quantization, s ? &p->contract.b : &p->contract.a) : NULL;
     if (!kernel || misfit) {
         result->verdict = NG_SKIP;
@@ -560,59 +538,27 @@ static void release(product *p) {
 }
 
 /* ---- variants -----------------------------------------------------------------------------------------------------*/
-/* NG_UNSUPPORTED: there is no such variant. */
 static ng_status take_variant(product *p, int variant) {
-    const ng_kernel *kernel = p->kernel;
-    p->contract = kernel->contract;
     p->session.variant = variant;
-    if (!kernel->describe) return variant ? NG_UNSUPPORTED : NG_OK;
-    return kernel->describe(kernel, &p->problem, &p->session.device, variant, &p->contract, p->algorithm, sizeof p->algorithm);
-}
-
-static void publish_variant(const product *p, const ng_result *from, ng_result *result) {
-    if (!p->kernel->describe || result->variant_count >= NG_VARIANTS) return;
-    ng_variant_result *v = &result->variants[result->variant_count++];
-    snprintf(v->algorithm, sizeof v->algorithm, "%s", p->algorithm);
-    memcpy(v->digest, from->digest, sizeof v->digest);
-    v->differ = from->prediction.present ? from->prediction.differ : -1;
-    v->bound_ratio = from->error.bound_ratio;
-    v->median_s = from->speed.present ? from->speed.median_s : NAN;
+    return ng_take_variant(p->kernel, &p->problem, &p->session.device, variant, &p->contract, p->algorithm);
 }
 
 /* Another algorithm on the same operands: the sum of its own contract, the same exact product. */
-static ng_status judge_variant(product *p, int variant, ng_result *result, ng_error *error) {
+static ng_status judge_variant(void *context, int variant, const ng_result *first, ng_result *own, ng_error *error) {
+    product *p = context;
     const ng_accumulation before = p->contract.sum;
-    ng_result own = {.verdict = NG_PASS};
     ng_status status = take_variant(p, variant);
-    if (status == NG_UNSUPPORTED) return NG_OK;
+    (void)first;
     if (!status && memcmp(&before, &p->contract.sum, sizeof before)) {
         drop_bound(p);
         status = make_bound(p, error);
     }
     if (status) return status;
-    if (ng_session_launch(&p->session, 0, false, true, &own)) {
-        ng_tensor_copy(&p->session.roles[NG_OUT].tensor, &p->session.first[NG_OUT]);
-        ng_session_digest(&p->session, &own);
-        status = measure(p, &own, error);
-        if (!status) status = time_product(p, &own, error);
-    } else {
-        status = ng_session_broken(&p->session, error);
-    }
-    if (!status && own.verdict != NG_PASS) ng_accuse(result, own.verdict, "variant %d (%s): %.300s", variant, p->algorithm, own.reason);
-    if (!status) publish_variant(p, &own, result);
-    return status;
-}
-
-static ng_status judge_variants(product *p, ng_result *result, ng_error *error) {
-    const ng_kernel *kernel = p->kernel;
-    bool wanted = p->judge->settings.variants || (p->one->level == NG_NIGHTLY && !*p->one->model);
-    publish_variant(p, result, result);
-    if (!kernel->describe || !kernel->variants || !wanted) return NG_OK;
-    int count = kernel->variants(kernel, &p->problem, &p->session.device);
-    ng_status status = NG_OK;
-    for (int v = 1; v < count && v < NG_VARIANTS && !status; v++)
-        status = judge_variant(p, v, result, error);
-    return status;
+    if (!ng_session_launch(&p->session, 0, false, true, own)) return ng_session_broken(&p->session, error);
+    ng_tensor_copy(&p->session.roles[NG_OUT].tensor, &p->session.first[NG_OUT]);
+    ng_session_digest(&p->session, own);
+    status = measure(p, own, error);
+    return status ? status : time_product(p, own, error);
 }
 
 static ng_status judge_product(product *p, ng_result *result, ng_error *error) {
@@ -638,7 +584,8 @@ static ng_status judge_product(product *p, ng_result *result, ng_error *error) {
     if (!status) status = time_product(p, result, error);
     if (!status) status = ng_save_session(&p->session, p->one, result, error);
     snprintf(result->speed.algorithm, sizeof result->speed.algorithm, "%s", p->algorithm);
-    return status ? status : judge_variants(p, result, error);
+    if (status) return status;
+    return ng_each_variant(p->judge, p->one, &p->problem, &p->session.device, p->algorithm, judge_variant, p, result, error);
 }
 
 ng_status ng_judge_gemm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {

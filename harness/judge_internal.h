@@ -68,6 +68,8 @@ void ng_observe(const ng_judge *judge, const ng_case *one, ng_role role, const n
 /* The window [row0, row0 + rows) x [column0, + columns) of the described tensor in `format`; owned by the cache. */
 ng_status ng_source(ng_judge *judge, const ng_data_spec *spec, ng_format_id format, int64_t row0, int64_t column0,
                     int64_t rows, int64_t columns, const ng_tensor **source, ng_key *key, ng_error *error);
+/* The format of the data that an operand is made from. */
+ng_format_id ng_source_format(const ng_quantization *quantization);
 /* The largest magnitude of the whole described tensor, cached. */
 ng_status ng_source_amax(ng_judge *judge, const ng_data_spec *spec, ng_format_id format, double *amax, ng_error *error);
 
@@ -84,6 +86,8 @@ void ng_quantized_free(ng_quantized *quantized);
  * or, where source is transposed already, OUT_T. */
 ng_status ng_quantizer_input(const ng_contract *contract, bool transposed, const ng_tensor *source, int threads, ng_tensor *made,
                              const ng_tensor **input, ng_error *error);
+/* The catalogue's quantizer for a backend that does just that, nothing before it; NULL: none. */
+const ng_kernel *ng_find_quantizer(const ng_catalogue *catalogue, ng_backend backend, ng_format_id in, const ng_quantization *quantization);
 /* A format without scales: each element rounded once, saturating. */
 bool ng_is_plain(const ng_quantization *quantization);
 /* The value that element (i, j) stands for; exact. */
@@ -164,6 +168,18 @@ ng_status ng_judge_sweep(ng_judge *judge, const ng_case *one, ng_result *result,
 ng_status ng_judge_quantize(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_dequantize(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_norm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+/* ---- variants -------------------------------------------------------------------------------------------------------*/
+enum { NG_ALGORITHM_BYTES = sizeof ((ng_speed *)0)->algorithm };
+/* The contract of a variant, and what it is in words. NG_UNSUPPORTED: there is no such variant. */
+ng_status ng_take_variant(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device, int variant, ng_contract *contract,
+                          char algorithm[NG_ALGORITHM_BYTES]);
+/* Judges one variant into *own; first: what the first came to. */
+typedef ng_status (*ng_variant_judge)(void *context, int variant, const ng_result *first, ng_result *own, ng_error *error);
+/* Lists the first variant in *result, then judges and lists the others that are wanted; what they are accused of, the case is.
+ * algorithm: the words of the variant at hand, which judge_one keeps up to date. */
+ng_status ng_each_variant(const ng_judge *judge, const ng_case *one, const ng_problem *problem, const ng_device *device, const char *algorithm,
+                          ng_variant_judge judge_one, void *context, ng_result *result, ng_error *error);
+
 /* "hopper-wgmma-fp8, promoted every 128" */
 void ng_describe_sum(const ng_accumulation *sum, char *text, size_t bytes);
 /* Products of full size on a GPU (judge_whole.c; with CUDA only), and whether a case is one. */

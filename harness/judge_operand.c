@@ -92,6 +92,27 @@ void ng_operand_row(const ng_operand *o, int64_t i, double *values) {
     }
 }
 
+static bool same_cast(const ng_cast *a, const ng_cast *b) {
+    return a->rounding == b->rounding && a->saturate == b->saturate && a->nan == b->nan &&
+           (a->rounding != NG_R_STOCHASTIC || (a->stochastic == b->stochastic && a->random_bits == b->random_bits));
+}
+
+static bool same_quantization(const ng_quantization *a, const ng_quantization *b) {
+    return a->element == b->element && a->scale == b->scale && a->blocks.rows == b->blocks.rows &&
+           a->blocks.columns == b->blocks.columns && a->rule == b->rule && a->tensor_scale == b->tensor_scale &&
+           a->four_over_six == b->four_over_six && a->layout == b->layout && same_cast(&a->cast, &b->cast);
+}
+
+const ng_kernel *ng_find_quantizer(const ng_catalogue *catalogue, ng_backend backend, ng_format_id in, const ng_quantization *quantization) {
+    for (size_t i = 0; i < catalogue->count; i++) {
+        const ng_kernel *k = catalogue->kernels[i];
+        if (k->op == NG_OP_QUANTIZE && k->backend == backend && k->in == in && !k->contract.hadamard.size &&
+            same_quantization(&k->contract.quantization, quantization))
+            return k;
+    }
+    return NULL;
+}
+
 static ng_status round_plain(const ng_quantization *quantization, const ng_tensor *source, int threads, ng_tensor *codes) {
     ng_cast cast = quantization->cast;
     int64_t columns = source->columns;

@@ -225,7 +225,7 @@ ng_status ng_select(const ng_program *program, const ng_options *o, const ng_arg
         .x = s->files[1], .w = s->files[2], .dy = s->files[3], .tensors = s->files[0],
         .tensor_name = s->names[0], .x_name = s->names[1], .w_name = s->names[2], .dy_name = s->names[3],
         .recipes = program->recipes, .recipe = o->recipe ? o->recipe : o->budget ? "*" : NULL,
-        .data = o->data ? s->data : NULL, .modes = o->modes, .full = o->full, .verify_on_cpu = o->verify == NG_VERIFY_CPU,
+        .data = o->data ? s->data : NULL, .modes = o->modes, .full = o->full, .verify_on_cpu = o->verify == NG_VERIFY_CPU || o->save == NG_SAVE_ALWAYS,
     };
     status = ng_expand(&s->selection, &s->catalogue, &s->list, error);
 done:

@@ -67,6 +67,9 @@ static void fill_figures(ng_result *r, const char *id) {
     r->speed.parts[0].median_s = 1e-7;
     snprintf(r->digest, sizeof r->digest, "%032x", (unsigned)strlen(id));
     snprintf(r->golden, sizeof r->golden, "unset");
+    r->variant_count = 2;
+    r->variants[0] = (ng_variant_result){.algorithm = "first \"choice\"", .differ = -1, .bound_ratio = NAN, .median_s = 1e-6};
+    r->variants[1] = (ng_variant_result){.algorithm = "second", .differ = 3, .bound_ratio = 0.75, .median_s = NAN, .digest = "ab"};
 }
 
 static const char *behaviour(const ng_case *one) { return strrchr(one->kernel->name, '/') + 1; }
@@ -615,6 +618,11 @@ static void results_survive_json(void) {
     cr_expect_str_eq(after.speed.algorithm, before.speed.algorithm);
     cr_expect_str_eq(after.speed.parts[0].name, "amax");
     cr_expect_eq(after.prediction.first[0], -1);
+    cr_assert_eq(after.variant_count, 2);
+    cr_expect_str_eq(after.variants[0].algorithm, before.variants[0].algorithm);
+    cr_expect(after.variants[0].differ == -1 && isnan(after.variants[0].bound_ratio) && after.variants[1].differ == 3);
+    cr_expect(after.variants[1].bound_ratio == 0.75 && isnan(after.variants[1].median_s));
+    cr_expect_str_eq(after.variants[1].digest, "ab");
     cr_expect(after.nondeterministic);
     cJSON_Delete(object);
     free(text);

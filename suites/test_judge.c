@@ -115,6 +115,7 @@ static ng_status launch_quantize(const ng_kernel *kernel, const ng_launch *launc
     if (launch->tensors[NG_OUT_T].data) return NG_UNSUPPORTED;
     ng_status status = ng_reference_quantize(&kernel->contract.quantization, &launch->tensors[NG_IN], &(ng_quantize_inputs){0},
                                              NG_TIER_INTEGER, &out, &scales, &tensor_scale);
+    if (launch->tensors[NG_OUT_TENSOR_SCALE].data) *(float *)launch->tensors[NG_OUT_TENSOR_SCALE].data = tensor_scale;
     if (fault_of(kernel) == WRONG_ELEMENT) ng_set_code(&scales, 0, 1, ng_get_code(&scales, 0, 1) + 1);
     else spoil(kernel, launch);
     return status;
@@ -145,6 +146,61 @@ static ng_kernel quantize_kernel(fault f) {
     ng_quantization mxfp8 = {.element = NG_E4M3, .scale = NG_E8M0, .blocks = {1, 32}, .rule = NG_SCALE_MX_FLOOR, .cast.saturate = true};
     return (ng_kernel){.name = "quantize/bf16->mxfp8/test", .op = NG_OP_QUANTIZE, .in = NG_BF16, .in_b = NG_NO_FORMAT, .out = NG_E4M3,
                        .contract.quantization = mxfp8, .launch = launch_quantize, .state = &faults[f]};
+}
+
+/* A product in one or two parts of K, stored in the ways that training stores operands, with a bias: as its contract says, or not. */
+typedef struct way {
+    bool a_transposed, b_transposed, bias;                  /* of the contract */
+    bool forgets_bias, takes_b_plain, second_unsplit, third; /* of the kernel */
+} way;
+
+static double element_of(const ng_tensor *t, bool transposed, int64_t i, int64_t k) {
+    return transposed ? ng_get_value(t, k, i) : ng_get_value(t, i, k);
+}
+
+static ng_status launch_ways(const ng_kernel *kernel, const ng_launch *launch) {
+    const way *w = kernel->state;
+    ng_tensor out = out_of(launch);
+    const ng_tensor *a = &launch->tensors[NG_A], *b = &launch->tensors[NG_B], *bias = &launch->tensors[NG_BIAS];
+    const ng_cast nearest = {.rounding = NG_RN_EVEN};
+    int64_t k = launch->problem->k, part = launch->variant && !w->second_unsplit ? (k / 4 + 1) / 2 * 4 : k;
+    if (launch->variant > 1) return NG_UNSUPPORTED;
+    for (int64_t i = 0; i < out.rows; i++)
+        for (int64_t j = 0; j < out.columns; j++) {
+            float sum = 0;
+            for (int64_t from = 0; from < k; from += part) {
+                float chain = 0;
+                for (int64_t q = from; q < k && q < from + part; q++)
+                    chain += (float)element_of(a, w->a_transposed, i, q) * (float)element_of(b, w->b_transposed && !w->takes_b_plain, j, q);
+                sum = from ? sum + chain : chain;
+            }
+            if (w->bias && !w->forgets_bias) sum += (float)ng_get_value(bias, 0, j);
+            ng_set_code(&out, i, j, ng_round(out.format, (double)sum, &nearest, 0));
+        }
+    return NG_OK;
+}
+
+static int two_or_three(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device) {
+    (void)problem, (void)device;
+    return ((const way *)kernel->state)->third ? 3 : 2;
+}
+
+static ng_status describe_ways(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device, int variant, ng_contract *contract,
+                               char *text, size_t bytes) {
+    (void)problem, (void)device;
+    if (variant > 1) return NG_UNSUPPORTED;
+    *contract = kernel->contract;
+    contract->sum.split_k = variant ? 2 : 1;
+    contract->sum.split_tile = 4;
+    snprintf(text, bytes, variant ? "in two parts" : "in one");
+    return NG_OK;
+}
+
+static ng_kernel ways_kernel(const way *w) {
+    return (ng_kernel){.name = "gemm/bf16/test", .op = NG_OP_GEMM, .in = NG_BF16, .in_b = NG_BF16, .out = NG_FP32,
+                       .contract = {.a.element = NG_BF16, .b.element = NG_BF16, .sum.order = NG_SUM_CHAIN, .bias = w->bias,
+                                    .a_transposed = w->a_transposed, .b_transposed = w->b_transposed},
+                       .launch = launch_ways, .variants = two_or_three, .describe = describe_ways, .state = w};
 }
 
 /* ---- judging one --------------------------------------------------------------------------------------------------*/
@@ -241,6 +297,54 @@ static void one_bit_is_found(void) {
     cr_expect(result.verdict == NG_MOVED || result.verdict == NG_FAIL);
     cr_expect_eq(result.prediction.differ, 1);
     cr_expect(result.prediction.first[0] == 16 && result.prediction.first[1] == 16);
+}
+
+/* Each algorithm is held to the contract that it describes itself, on operands stored as the contract says. */
+static void variants_and_ways(void) {
+    static const struct {
+        way way;
+        ng_verdict verdict;
+        const char *reason;
+    } rows[] = {
+        {{false, false, false, .third = false}, NG_PASS, ""},
+        {{false, true, false, .third = false}, NG_PASS, ""},
+        {{true, true, true, .third = true}, NG_PASS, ""},
+        {{false, false, true, .forgets_bias = true}, NG_FAIL, "beyond it"},
+        {{false, true, false, .takes_b_plain = true}, NG_FAIL, "beyond it"},
+        {{false, false, false, .second_unsplit = true}, NG_MOVED, "variant 1 (in two parts): "},
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        ng_kernel kernel = ways_kernel(&rows[r].way);
+        ng_case one = product_case(&kernel, 12, 12, 12, NG_NORMAL); /* square: a tensor taken for its transpose stays inside */
+        ng_result result;
+        judge_with(&(ng_settings){.threads = 2, .variants = true}, &one, &result);
+        bool as_expected = result.verdict == rows[r].verdict || (rows[r].verdict == NG_MOVED && result.verdict == NG_FAIL);
+        cr_expect(as_expected, "row %zu: %s (%s)", r, ng_verdict_names[result.verdict], result.reason);
+        cr_expect_not_null(strstr(result.reason, rows[r].reason), "row %zu: \"%s\"", r, result.reason);
+        cr_assert_eq(result.variant_count, 2, "row %zu: %d variants", r, result.variant_count);
+        cr_expect_str_eq(result.variants[1].algorithm, "in two parts");
+        cr_expect(r > 2 || (result.variants[0].differ == 0 && result.variants[1].differ == 0), "row %zu", r);
+        cr_expect(r > 2 || strcmp(result.variants[0].digest, result.variants[1].digest), "row %zu: one part and two give the same bits", r);
+        judge_with(&(ng_settings){.threads = 2}, &one, &result);
+        cr_expect_eq(result.variant_count, 1, "variants that nobody asked for");
+    }
+}
+
+/* A NaN stays a tensor's maximum whatever follows it: the reference's two tiers are told the same one, and no quantizer is accused. */
+static void nan_before_the_end(void) {
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        ng_quantization nvfp4 = {.element = NG_E2M1, .scale = NG_UE4M3, .blocks = {1, 16}, .rule = NG_SCALE_NVFP4_TE, .tensor_scale = true,
+                                 .cast = {.saturate = true, .nan = NG_NAN_MAX}};
+        ng_kernel kernel = quantize_kernel(RIGHT);
+        kernel.name = "quantize/bf16->nvfp4/test";
+        kernel.out = NG_E2M1;
+        kernel.contract.quantization = nvfp4;
+        ng_case one = plain_case(&kernel, 32, 256, NG_NONFINITE);
+        ng_result result;
+        one.data.seed = seed;
+        judge(&one, &result);
+        cr_expect_eq(result.verdict, NG_PASS, "seed %lu: %s", (unsigned long)seed, result.reason);
+    }
 }
 
 static void bits_that_change(void) {
@@ -504,6 +608,15 @@ static void big_shapes_are_sampled(void) {
     ng_case_list_free(&list);
 }
 
+/* What a GPU makes itself it verifies whole; other data, and --verify cpu, would keep a CPU busy for hours. */
+static void data_made_on_a_gpu(void) {
+    static const ng_distribution whole[] = {NG_NORMAL, NG_OUTLIERS, NG_NONFINITE, NG_INTEGERS}, sampled[] = {NG_TIES, NG_ILL_CONDITIONED, NG_NEAR_OVERFLOW, NG_FILE_TENSOR};
+    for (int i = 0; i < 4; i++) {
+        cr_expect(ng_data_is_binary32(&(ng_data_spec){.distribution = whole[i]}), "%s", ng_distribution_names[whole[i]]);
+        cr_expect_not(ng_data_is_binary32(&(ng_data_spec){.distribution = sampled[i]}), "%s", ng_distribution_names[sampled[i]]);
+    }
+}
+
 const ng_test ng_tests[] = {
     {"judge", "products with planted faults", product_faults, 0},
     {"judge", "another order of summation is moved, or right where none is promised", other_order_moves, 0},
@@ -522,5 +635,8 @@ const ng_test ng_tests[] = {
     {"expand", "ids, levels and the operands of phases", ids_and_levels, 0},
     {"expand", "filters that match nothing name the nearest ids, or the level", filters_that_match_nothing, 0},
     {"expand", "large products are sampled in aligned blocks", big_shapes_are_sampled, 0},
+    {"judge", "variants, transposed operands and biases, each as its contract says", variants_and_ways, 0},
+    {"judge", "a NaN before the end of a tensor", nan_before_the_end, 0},
+    {"judge", "data that a GPU makes itself", data_made_on_a_gpu, 0},
 };
 const size_t ng_test_count = sizeof ng_tests / sizeof *ng_tests;
