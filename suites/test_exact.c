@@ -536,6 +536,7 @@ static double simulate(const ng_accumulation *sum, const ng_operand *a, const ng
     if (sum->scales == NG_SCALES_AFTER_AT_ONCE) result = (double)((float)result * (t->sa[0] * t->sb[0]));
     float scale = a->tensor_scale * b->tensor_scale;
     if (scale != 1) result = (double)((float)result * scale);
+    if (initial && sum->rounds_to != NG_FP64) result = ng_decode(sum->rounds_to, ng_round(sum->rounds_to, result, &(ng_cast){.rounding = NG_RN_EVEN}, 0));
     return initial ? (double)fl_sum(result, ng_get_value(initial, i, j)) : result;
 }
 
@@ -588,6 +589,9 @@ static const bound_row bound_rows[] = {
     {"dequantized 1x128", 12, {.order = NG_SUM_CHAIN, .scales = NG_SCALES_DEQUANTIZED}, 300, 0.005},
     {"dequantized nvfp4", 19, {.order = NG_SUM_CHAIN, .scales = NG_SCALES_DEQUANTIZED}, 300, 0.005},
     {"dequantized mxfp4", 18, {.order = NG_SUM_PAIRWISE, .leaf = 16, .scales = NG_SCALES_DEQUANTIZED}, 300, 0.005},
+    /* one of the ways to cut K that a contract without a known cut allows */
+    {"bf16, Hopper, cut anywhere", 3, {.order = NG_SUM_MMA, .mma = HOPPER_16, .split_unknown = true, .split_k = 5, .split_tile = 16}, 500, 0.008},
+    {"bf16, Hopper, rounded before the bias", 3, {.order = NG_SUM_MMA, .mma = HOPPER_16, .rounds_to = NG_BF16}, 64, 0.3},
     {"a row and tensor", 21, {.order = NG_SUM_CHAIN, .scales = NG_SCALES_AFTER}, 3, 0.1},
 };
 

@@ -2,9 +2,11 @@
  * wrong, products against their predicted bits; the same bits whatever the threads and the instruction set. */
 #include "kernels/catalogue.h"
 #include "kernels/common/philox.h"
+#include "kernels/common/scale_layout.h"
 #include "reference/gemm.h"
 #include "reference/quantize.h"
 #include "reference/round.h"
+#include "reference/scale_layout.h"
 #include "suites/test.h"
 
 #include <math.h>
@@ -576,6 +578,38 @@ static void bad_launches(void) {
     free(in.data), free(out.data);
 }
 
+/* Where the kernels put each scale is where the reference, which works from places to scales, finds it; everything else is padding. */
+static void scale_layouts(void) {
+    static const int64_t extents[][2] = {{1, 1}, {3, 5}, {33, 4}, {128, 4}, {129, 9}, {300, 17}};
+    for (int layout = 0; layout < NG_LAYOUTS; layout++)
+        for (size_t e = 0; e < sizeof extents / sizeof *extents; e++) {
+            int64_t R = extents[e][0], C = extents[e][1], rows, columns, used = 0;
+            ng_layout_extents((ng_scale_layout)layout, R, C, &rows, &columns);
+            cr_assert(rows == ng_scale_rows((ng_scale_layout)layout, R, C) && columns == ng_scale_columns((ng_scale_layout)layout, R, C));
+            float *plain = calloc((size_t)(R * C), sizeof *plain), *laid = calloc((size_t)(rows * columns), sizeof *laid);
+            cr_assert(plain && laid);
+            for (int64_t i = 0; i < R * C; i++)
+                plain[i] = (float)(i + 1);
+            ng_tensor from = {plain, NG_FP32, NG_HOST, R, C, 4 * C}, to = {laid, NG_FP32, NG_HOST, rows, columns, 4 * columns};
+            ng_layout_arrange((ng_scale_layout)layout, &from, &to);
+            for (int64_t i = 0; i < rows * columns; i++)
+                used += laid[i] > 0;
+            cr_expect_eq(used, R * C);
+            for (int64_t r = 0; r < R; r++)
+                for (int64_t c = 0; c < C; c++) {
+                    int64_t row = ng_scale_row((ng_scale_layout)layout, r, c), column = ng_scale_column((ng_scale_layout)layout, r, c, C);
+                    cr_assert(row < rows && column < columns && laid[row * columns + column] >= plain[r * C + c] && laid[row * columns + column] <= plain[r * C + c],
+                              "layout %d, %ld x %ld: scale (%ld, %ld)", layout, (long)R, (long)C, (long)r, (long)c);
+                }
+            free(plain);
+            free(laid);
+        }
+    /* cuBLAS documentation, "1D block scaling factors layout": 128 x 4 tiles, offset (r % 32) * 16 + r / 32 * 4 + c */
+    cr_expect_eq(ng_scale_column(NG_LAYOUT_SWIZZLED, 33, 1, 4), 1 * 16 + 1 * 4 + 1);
+    cr_expect_eq(ng_scale_column(NG_LAYOUT_SWIZZLED, 128, 0, 8), 2 * 512);
+    cr_expect_eq(ng_scale_column(NG_LAYOUT_SWIZZLED, 0, 4, 8), 512);
+}
+
 const ng_test ng_tests[] = {
     {"kernels", "names are unique", names_are_unique, 0},
     {"kernels", "philox known answers", philox_known_answers, 0},
@@ -594,5 +628,6 @@ const ng_test ng_tests[] = {
     {"kernels", "cast: same bits with threads and instruction sets", casts_same_bits, 0},
     {"kernels", "products: same bits with threads and instruction sets", gemms_same_bits, 0},
     {"kernels", "launches that must be refused", bad_launches, 0},
+    {"kernels", "layouts of scales", scale_layouts, 0},
 };
 const size_t ng_test_count = sizeof ng_tests / sizeof *ng_tests;
