@@ -22,6 +22,7 @@ const char *const ng_role_names[NG_ROLES] = {
     [NG_MOMENT_1_SCALES] = "MOMENT_1_SCALES", [NG_MOMENT_2_SCALES] = "MOMENT_2_SCALES",
     [NG_LABELS] = "LABELS", [NG_ROW_MAX] = "ROW_MAX", [NG_ROW_SUM] = "ROW_SUM",
     [NG_OUT_T_TENSOR_SCALE] = "OUT_T_TENSOR_SCALE",
+    [NG_TOKENS] = "TOKENS",
 };
 
 static void skip(ng_result *result, const char *why) {

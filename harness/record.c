@@ -14,6 +14,9 @@ const char *const ng_op_names[NG_OPS] = {
     [NG_OP_NORM_BACKWARD] = "norm-backward", [NG_OP_OPTIMIZER] = "optimizer", [NG_OP_ACTIVATION] = "activation",
     [NG_OP_LOSS] = "loss", [NG_OP_ACTIVATION_BACKWARD] = "activation-backward", [NG_OP_LOSS_BACKWARD] = "loss-backward",
     [NG_OP_SCALE_UPDATE] = "scale-update",
+    [NG_OP_ATTENTION_FORWARD] = "attention-forward", [NG_OP_ATTENTION_BACKWARD] = "attention-backward", [NG_OP_ROPE] = "rope",
+    [NG_OP_ADD] = "add", [NG_OP_TRANSPOSE] = "transpose", [NG_OP_EMBEDDING_FORWARD] = "embedding-forward",
+    [NG_OP_EMBEDDING_BACKWARD] = "embedding-backward",
 };
 const char *const ng_phase_names[NG_PHASES] = {"", "fprop", "dgrad", "wgrad"};
 const char *const ng_backend_names[NG_BACKENDS] = {"cpu", "cuda"};

@@ -12,6 +12,11 @@ static const ng_kernel_list *const lists[] = {
     &ng_cpu_optimizers,
     &ng_cpu_activations,
     &ng_cpu_losses,
+    &ng_cpu_attentions,
+    &ng_cpu_layers,
+    &ng_cpu_fp64,
+    &ng_cpu_fp64_gemms,
+    &ng_cpu_fp64_optimizers,
 #ifdef NG_HAVE_CUDA
     &ng_cuda_casts,
     &ng_cuda_quantizers,

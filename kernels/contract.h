@@ -238,5 +238,6 @@ typedef struct ng_operand {
 #include "contract_activation.h"
 #include "contract_hadamard.h"
 #include "contract_scale_update.h"
+#include "contract_layer.h"
 
 #endif

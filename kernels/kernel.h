@@ -27,6 +27,13 @@ typedef enum ng_op {
     NG_OP_ACTIVATION_BACKWARD, /* IN (, IN_2), GRADIENT -> OUT (, OUT_2) */
     NG_OP_LOSS_BACKWARD, /* IN, LABELS, ROW_MAX, ROW_SUM, GRADIENT [R][1] -> OUT */
     NG_OP_SCALE_UPDATE,  /* IN, IN_2 -> OUT, OUT_2, OUT_3: contract_scale_update.h */
+    NG_OP_ATTENTION_FORWARD, /* these and what follows: contract_layer.h */
+    NG_OP_ATTENTION_BACKWARD,
+    NG_OP_ROPE,
+    NG_OP_ADD,
+    NG_OP_TRANSPOSE,
+    NG_OP_EMBEDDING_FORWARD,
+    NG_OP_EMBEDDING_BACKWARD,
     NG_OPS,
 } ng_op;
 
@@ -74,6 +81,7 @@ typedef enum ng_role {
     NG_LABELS,           /* [R][1] int32 (fp32 storage) */
     NG_ROW_MAX,          /* [R][1] fp32 */
     NG_ROW_SUM,          /* [R][1] fp32 */
+    NG_TOKENS,           /* [R][1] int32 (fp32 storage) */
     NG_ROLES,
 } ng_role;
 
@@ -81,6 +89,7 @@ typedef enum ng_role {
 typedef enum ng_scalar {
     NG_EPSILON, NG_LEARNING_RATE, NG_BETA1, NG_BETA2, NG_WEIGHT_DECAY, NG_STEP, NG_GRADIENT_SCALE, NG_ALPHA, NG_BETA,
     NG_GROWTH, NG_BACKOFF, NG_GROWTH_INTERVAL, NG_MAX_NORM,
+    NG_HEADS, NG_SEQUENCE, /* of attention: heads of a token; tokens of a sequence */
     NG_SCALARS,
 } ng_scalar;
 
@@ -116,6 +125,7 @@ typedef struct ng_contract {
     ng_activation activation;     /* NG_OP_ACTIVATION, NG_OP_ACTIVATION_BACKWARD */
     ng_scale_update scale_update; /* NG_OP_SCALE_UPDATE */
     ng_hadamard hadamard;         /* NG_OP_HADAMARD; NG_OP_QUANTIZE: before the quantization */
+    ng_layer layer;               /* contract_layer.h */
 } ng_contract;
 
 typedef struct ng_launch {
