@@ -19,7 +19,7 @@ typedef enum ng_row_use {
 typedef struct ng_case_row {
     const char *suite;              /* "formats", "gemm", "sweep" ... */
     ng_op op;
-    const char *kernels;            /* glob on kernel names */
+    const char *kernels;            /* glob on kernel names; kernels in binary64 (casts apart) only where it has "fp64" in it */
     const char *problem;            /* name of the problem set's entry, NULL: its extents */
     int64_t m, n, k;                /* a cast of extents 0: every code of the input format; id <suite>/<kernel> */
     const ng_distribution *data;    /* ends with NG_DISTRIBUTIONS */

@@ -25,6 +25,11 @@ static const ng_driver drivers[NG_OPS] = {
     [NG_OP_LOSS_BACKWARD] = ng_judge_loss,
 };
 
+/* Binary64 throughout: an operation of the table whose driver is made for narrower kernels. */
+static bool is_wide(const ng_kernel *kernel) {
+    return kernel->in == NG_FP64 && (kernel->op == NG_OP_GEMM || (kernel->op >= NG_OP_NORM_FORWARD && kernel->op <= NG_OP_LOSS_BACKWARD));
+}
+
 static size_t host_memory(void) {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
     return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
@@ -94,8 +99,7 @@ ng_status ng_judge_case(ng_judge *judge, const ng_case *one, ng_result *result, 
     snprintf(result->golden, sizeof result->golden, "unset");
     if (!one->kernel || one->kernel->op >= NG_OPS)
         return ng_fail(error, NG_BAD_ARGUMENT, "%s: a case without a kernel, or of an unknown operation", one->id);
-    const bool wide = one->kernel->in == NG_FP64 && one->kernel->op != NG_OP_CAST; /* binary64 throughout: no driver below is made for it */
-    if (!drivers[one->kernel->op] || wide) {
+    if (!drivers[one->kernel->op]) {
         skip(result, "no judge for this operation yet");
         return NG_OK;
     }
@@ -109,7 +113,7 @@ ng_status ng_judge_case(ng_judge *judge, const ng_case *one, ng_result *result, 
     judge->threads = is_small(one) ? 1 : judge->most_threads;
     judge->cpu.threads = judge->threads;
     omp_set_num_threads(judge->threads);
-    ng_driver driver = one->exhaustive ? ng_judge_every_input : drivers[one->kernel->op];
+    ng_driver driver = one->exhaustive ? ng_judge_every_input : is_wide(one->kernel) ? ng_judge_fp64 : drivers[one->kernel->op];
     ng_status status = driver(judge, one, result, error);
     if (status == NG_UNSUPPORTED && one->data.distribution == NG_FILE_TENSOR) { /* a tensor of integers, say, is no fault of anyone */
         skip(result, error ? error->text : "unsupported data");

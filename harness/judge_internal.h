@@ -168,6 +168,8 @@ ng_status ng_judge_sweep(ng_judge *judge, const ng_case *one, ng_result *result,
 ng_status ng_judge_quantize(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_dequantize(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_norm(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+/* Products, norms, activations, cross-entropy and optimizers whose tensors are all binary64. */
+ng_status ng_judge_fp64(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 /* ---- variants -------------------------------------------------------------------------------------------------------*/
 enum { NG_ALGORITHM_BYTES = sizeof ((ng_speed *)0)->algorithm };
 /* The contract of a variant, and what it is in words. NG_UNSUPPORTED: there is no such variant. */

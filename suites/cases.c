@@ -142,6 +142,28 @@ const ng_case_row ng_case_rows[] = {
     {"speed", NG_OP_OPTIMIZER, "norm2/fp32/cuda/*", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
     {"speed", NG_OP_OPTIMIZER, "clip/fp32/cuda/*", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = CLIP},
 
+    /* ---- binary64 throughout: what a training run's exact side is made of ------------------------------------------*/
+    {"fp64", NG_OP_GEMM, "gemm/fp64/*", "tails", 17, 23, 41, ORDINARY, PRE, .level = NG_SMOKE},
+    {"fp64", NG_OP_GEMM, "gemm/fp64/*", "one", 1, 1, 1, ORDINARY, PRE, .level = NG_CI},
+    {"fp64", NG_OP_GEMM, "gemm/fp64/*", NULL, 9, 70, 130, DATA(NG_LOGNORMAL, NG_NONFINITE), PRE, .level = NG_CI},
+    {"fp64", NG_OP_NORM_FORWARD, "*norm/fp64->*", "tails", 13, 77, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"fp64", NG_OP_NORM_BACKWARD, "*norm-backward/fp64/*", "tails", 13, 77, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"fp64", NG_OP_NORM_FORWARD, "*norm/fp64->*", NULL, 8, 64, 0, DATA(NG_LARGE_MEAN, NG_CONSTANT, NG_NONFINITE), PRE, .level = NG_CI},
+    {"fp64", NG_OP_NORM_BACKWARD, "*norm-backward/fp64/*", NULL, 8, 64, 0, DATA(NG_LARGE_MEAN, NG_OUTLIERS), PRE, .level = NG_CI},
+    {"fp64", NG_OP_ACTIVATION, "*/fp64->*", "tails", 9, 33, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"fp64", NG_OP_ACTIVATION_BACKWARD, "*/fp64/*", "tails", 9, 33, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"fp64", NG_OP_ACTIVATION, "*/fp64->*", NULL, 8, 32, 0, DATA(NG_OUTLIERS, NG_NONFINITE), PRE, .level = NG_CI},
+    {"fp64", NG_OP_ACTIVATION_BACKWARD, "*/fp64/*", NULL, 8, 32, 0, DATA(NG_OUTLIERS), PRE, .level = NG_CI},
+    {"fp64", NG_OP_LOSS, "*/fp64/*", "tails", 13, 77, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"fp64", NG_OP_LOSS_BACKWARD, "*/fp64/*", "tails", 13, 77, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"fp64", NG_OP_LOSS, "*/fp64/*", NULL, 12, 40, 0, DATA(NG_OUTLIERS, NG_LARGE_MEAN, NG_NONFINITE), PRE, .level = NG_CI},
+    {"fp64", NG_OP_LOSS_BACKWARD, "*/fp64/*", NULL, 12, 40, 0, DATA(NG_OUTLIERS, NG_LARGE_MEAN), PRE, .level = NG_CI},
+    {"fp64", NG_OP_OPTIMIZER, "adamw/fp64/*", "step 7", 5, 61, 0, ORDINARY, PRE, .level = NG_SMOKE, .scalars = ADAM(7, 0)},
+    {"fp64", NG_OP_OPTIMIZER, "adamw/fp64/*", "step 1", 4, 32, 0, DATA(NG_OUTLIERS, NG_NONFINITE), PRE, .level = NG_CI, .scalars = ADAM(1, 0)},
+    {"fp64", NG_OP_OPTIMIZER, "adamw/fp64/*", "step 1000000", 4, 32, 0, ORDINARY, PRE, .level = NG_CI, .scalars = ADAM(1000000, 0)},
+    {"fp64", NG_OP_OPTIMIZER, "norm2/fp64/*", "tails", 5, 61, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"fp64", NG_OP_OPTIMIZER, "clip/fp64/*", "tails", 5, 61, 0, ORDINARY, PRE, .level = NG_SMOKE, .scalars = CLIP},
+
     /* ---- activations, cross-entropy ------------------------------------------------------------------------------*/
     {"activations", NG_OP_ACTIVATION, "*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
     {"activations", NG_OP_ACTIVATION_BACKWARD, "*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
