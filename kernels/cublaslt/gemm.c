@@ -293,7 +293,6 @@ static ng_status check(const ng_kernel *kernel, const ng_launch *launch) {
 /* Alpha is the product of the tensor scales, computed on the device; otherwise 1. */
 static ng_status prepare(const ng_kernel *kernel, const ng_launch *launch, const division *d, const void *in[2]) {
     const ng_contract *c = &kernel->contract;
-    const ng_problem *p = launch->problem;
     char *room = launch->workspace;
     ng_status status = NG_OK;
     in[0] = launch->tensors[NG_A].data;
@@ -302,8 +301,7 @@ static ng_status prepare(const ng_kernel *kernel, const ng_launch *launch, const
     if (status || !mode_of(kernel)->dequantize) return status;
     in[0] = room + d->factors;
     in[1] = room + d->factors + d->a;
-    status = ng_cuda_dequantize_bf16(launch, &c->a, NG_A, NG_A_SCALES, p->m, p->k, room + d->factors);
-    return status ? status : ng_cuda_dequantize_bf16(launch, &c->b, NG_B, NG_B_SCALES, p->n, p->k, room + d->factors + d->a);
+    return ng_cuda_dequantize_bf16(launch, &c->a, &c->b, room + d->factors, room + d->factors + d->a);
 }
 
 static ng_status multiply(const ng_cublaslt *lt, const ng_kernel *kernel, const ng_launch *launch, const cublasLtMatmulHeuristicResult_t *found) {

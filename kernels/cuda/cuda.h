@@ -44,9 +44,12 @@ ng_status ng_cuda_launch_scale_update(const ng_kernel *kernel, const ng_launch *
 ng_status ng_cuda_launch_cast_rs(const ng_kernel *kernel, const ng_launch *launch);
 const char *ng_cuda_supports_cast_rs(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
 
-/* A block-scaled operand's elements times their block scales as bf16, dense [rows][k], in device memory. */
-ng_status ng_cuda_dequantize_bf16(const ng_launch *launch, const ng_quantization *q, ng_role codes, ng_role scales, int64_t rows,
-                                  int64_t k, void *out);
+/* A and B of a block-scaled product, their elements times their block scales as bf16, dense [m][k] and [n][k], in device memory. */
+ng_status ng_cuda_dequantize_bf16(const ng_launch *launch, const ng_quantization *qa, const ng_quantization *qb, void *a, void *b);
+
+/* gemm_small.cu: NVFP4 products of at most 16 rows. */
+ng_status ng_cuda_launch_small(const ng_kernel *kernel, const ng_launch *launch);
+const char *ng_cuda_small_supports(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
 
 /* NULL on a CUDA device for which this build has machine code or PTX. */
 const char *ng_cuda_supports(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
