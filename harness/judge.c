@@ -23,6 +23,13 @@ static const ng_driver drivers[NG_OPS] = {
     [NG_OP_ACTIVATION_BACKWARD] = ng_judge_activation,
     [NG_OP_LOSS] = ng_judge_loss,
     [NG_OP_LOSS_BACKWARD] = ng_judge_loss,
+    [NG_OP_ATTENTION_FORWARD] = ng_judge_attention,
+    [NG_OP_ATTENTION_BACKWARD] = ng_judge_attention,
+    [NG_OP_ROPE] = ng_judge_layer,
+    [NG_OP_ADD] = ng_judge_layer,
+    [NG_OP_TRANSPOSE] = ng_judge_layer,
+    [NG_OP_EMBEDDING_FORWARD] = ng_judge_layer,
+    [NG_OP_EMBEDDING_BACKWARD] = ng_judge_layer,
 };
 
 /* Binary64 throughout: an operation of the table whose driver is made for narrower kernels. */

@@ -28,7 +28,9 @@ static ng_status make(subject *s, ng_role role, const ng_data_spec *spec, int64_
     ng_data_spec mine = *spec;
     mine.target = NG_BF16; /* of distributions that are made for a format */
     ng_status status = ng_tensor_create(NG_FP64, rows, columns, &s->in[role], error);
-    return status ? status : ng_data_fill(&mine, 0, 0, &s->in[role], s->judge->threads, error);
+    if (!status) status = ng_data_fill(&mine, 0, 0, &s->in[role], s->judge->threads, error);
+    if (!status) ng_fill_low_digits(&s->in[role], spec->seed + spec->stream);
+    return status;
 }
 
 /* Normal numbers beside those of the case. */

@@ -191,6 +191,8 @@ ng_status ng_judge_gemm(ng_judge *judge, const ng_case *one, ng_result *result, 
 ng_status ng_judge_scale_update(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_hadamard(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 
+ng_status ng_judge_attention(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
+ng_status ng_judge_layer(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_optimizer(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_activation(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
 ng_status ng_judge_loss(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error);
@@ -202,6 +204,9 @@ typedef struct ng_values {
 } ng_values;
 ng_status ng_values_create(int64_t count, ng_values *values, ng_error *error);
 void ng_values_free(ng_values *values);
+
+/* Data are binary32 numbers: a part of each, below 2^-24, for the other digits of a dense binary64 tensor. */
+void ng_fill_low_digits(const ng_tensor *t, uint64_t seed);
 
 /* Figures by role. */
 typedef struct ng_tallies {

@@ -17,6 +17,14 @@ void ng_values_free(ng_values *values) {
     *values = (ng_values){0};
 }
 
+void ng_fill_low_digits(const ng_tensor *t, uint64_t seed) {
+    double *values = t->data;
+    for (int64_t i = 0; i < t->rows * t->columns; i++) {
+        const double more = values[i] * (0x1p-56 * ng_word(seed ^ 0x64, (uint64_t)i));
+        if (isfinite(more)) values[i] += more;
+    }
+}
+
 void ng_tallies_begin(ng_tallies *tallies) {
     memset(tallies, 0, sizeof *tallies);
     for (int role = 0; role < NG_ROLES; role++)

@@ -11,6 +11,7 @@
 /* Hyper-parameters that fp32 holds badly: beta as a float instead of a double shows. */
 #define ADAM(t, scale) ((const double[NG_SCALARS]){[NG_LEARNING_RATE] = 1e-3, [NG_BETA1] = 0.9, [NG_BETA2] = 0.999, [NG_EPSILON] = 1e-8, [NG_WEIGHT_DECAY] = 0.1, [NG_STEP] = t, [NG_GRADIENT_SCALE] = scale})
 #define SCALER(first, interval) ((const double[NG_SCALARS]){[NG_GRADIENT_SCALE] = first, [NG_GROWTH] = 2, [NG_BACKOFF] = 0.5, [NG_GROWTH_INTERVAL] = interval})
+#define HEADS(heads, sequence) ((const double[NG_SCALARS]){[NG_HEADS] = heads, [NG_SEQUENCE] = sequence})
 #define CLIP ((const double[NG_SCALARS]){[NG_MAX_NORM] = 1})
 
 const ng_case_row ng_case_rows[] = {
@@ -141,6 +142,61 @@ const ng_case_row ng_case_rows[] = {
     {"speed", NG_OP_OPTIMIZER, "unscale/fp32/cuda/*", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
     {"speed", NG_OP_OPTIMIZER, "norm2/fp32/cuda/*", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
     {"speed", NG_OP_OPTIMIZER, "clip/fp32/cuda/*", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = CLIP},
+
+    /* ---- attention, rotary position, embedding: problems are tokens x width, with heads of a token and tokens of a sequence ------*/
+#define ATTENTION(problem, m, n, data, level_, heads, sequence)                                                                      \
+    {"attention", NG_OP_ATTENTION_FORWARD, "*", problem, m, n, 0, data, PRE, .level = level_, .scalars = HEADS(heads, sequence)},   \
+    {"attention", NG_OP_ATTENTION_BACKWARD, "*", problem, m, n, 0, data, PRE, .level = level_, .scalars = HEADS(heads, sequence)}
+    ATTENTION("tails", 74, 30, ORDINARY, NG_SMOKE, 3, 37),
+    /* one query sees one key; one head; a head of one element */
+    ATTENTION("single tokens", 5, 48, ORDINARY, NG_CI, 3, 1),
+    ATTENTION("one head", 65, 20, ORDINARY, NG_CI, 1, 65),
+    ATTENTION("thin", 24, 2, ORDINARY, NG_CI, 2, 12),
+    ATTENTION("tiles", 2 * 129, 2 * 64, ORDINARY, NG_CI, 2, 129),
+    /* logits of tens and hundreds; heads alike; weights that vanish; nothing rounded; not finite */
+    ATTENTION("heads", 96, 128, DATA(NG_OUTLIERS, NG_STUDENT, NG_CONSTANT, NG_INTEGERS, NG_SUBNORMAL, NG_LOGNORMAL, NG_NONFINITE), NG_CI, 4, 48),
+    ATTENTION("sharp", 40, 32, DATA(NG_NONFINITE), NG_CI, 2, 20),
+    {"attention", NG_OP_ATTENTION_FORWARD, "*/[bf]*", NULL, 32, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30, .scalars = HEADS(2, 16)},
+    {"attention", NG_OP_ATTENTION_BACKWARD, "*/[bf]*", NULL, 32, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30, .scalars = HEADS(2, 16)},
+    /* layers of real models: 32 heads of 64 and 128 */
+    ATTENTION("32 heads of 64", 2 * 512, 2048, ORDINARY, NG_NIGHTLY, 32, 512),
+    ATTENTION("32 heads of 128", 1024, 4096, ORDINARY, NG_NIGHTLY, 32, 1024),
+    ATTENTION("32 heads of 128", 2048, 4096, ORDINARY, NG_NIGHTLY, 32, 2048),
+    ATTENTION("training", 16 * 256, 512, ORDINARY, NG_NIGHTLY, 8, 256),
+    {"attention", NG_OP_ATTENTION_FORWARD, "*/fp64/*", "tails", 46, 12, 0, DATA(NG_NORMAL, NG_STUDENT), PRE, .level = NG_SMOKE, .scalars = HEADS(2, 23)},
+    {"attention", NG_OP_ATTENTION_BACKWARD, "*/fp64/*", "tails", 46, 12, 0, DATA(NG_NORMAL, NG_STUDENT), PRE, .level = NG_SMOKE, .scalars = HEADS(2, 23)},
+    {"attention", NG_OP_ATTENTION_FORWARD, "*/fp64/*", NULL, 32, 16, 0, DATA(NG_NONFINITE), PRE, .level = NG_CI, .scalars = HEADS(2, 16)},
+    {"rope", NG_OP_ROPE, "*", "tails", 74, 30, 0, ORDINARY, PRE, .level = NG_SMOKE, .scalars = HEADS(3, 37)},
+    {"rope", NG_OP_ROPE, "*/fp64/*", "tails", 74, 30, 0, ORDINARY, PRE, .level = NG_SMOKE, .scalars = HEADS(3, 37)},
+    {"rope", NG_OP_ROPE, "*", "heads", 64, 128, 0, DATA(NG_OUTLIERS, NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE), PRE, .level = NG_CI, .scalars = HEADS(2, 16)},
+    {"rope", NG_OP_ROPE, "*", "single tokens", 7, 18, 0, ORDINARY, PRE, .level = NG_CI, .scalars = HEADS(9, 1)},
+    {"rope", NG_OP_ROPE, "*", "rows", 65600, 4, 0, ORDINARY, PRE, .level = NG_CI, .scalars = HEADS(1, 64)},
+    {"rope", NG_OP_ROPE, "*", "32 heads of 128", 2048, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = HEADS(32, 2048)},
+    {"layers", NG_OP_ADD, "*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"layers", NG_OP_ADD, "*/fp64/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"layers", NG_OP_ADD, "*", NULL, 16, 256, 0, DATA(NG_OUTLIERS, NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE), PRE, .level = NG_CI},
+    {"layers", NG_OP_ADD, "*", "rows", 65600, 3, 0, ORDINARY, PRE, .level = NG_CI},
+    {"layers", NG_OP_ADD, "*", "residual", 4096, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"layers", NG_OP_TRANSPOSE, "*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"layers", NG_OP_TRANSPOSE, "*/fp64/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
+    {"layers", NG_OP_TRANSPOSE, "*", NULL, 64, 128, 0, DATA(NG_NONFINITE), PRE, .level = NG_CI},
+    {"layers", NG_OP_TRANSPOSE, "*", "one", 1, 1, 0, ORDINARY, PRE, .level = NG_CI},
+    {"layers", NG_OP_TRANSPOSE, "*", "rows", 65600, 5, 0, ORDINARY, PRE, .level = NG_CI},
+    {"layers", NG_OP_TRANSPOSE, "*", "wide", 3, 65600, 0, ORDINARY, PRE, .level = NG_CI},
+    {"layers", NG_OP_TRANSPOSE, "*", "activations", 4096, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"embedding", NG_OP_EMBEDDING_FORWARD, "*", "tails", 75, 37, 41, ORDINARY, PRE, .level = NG_SMOKE},
+    {"embedding", NG_OP_EMBEDDING_BACKWARD, "*", "tails", 75, 37, 41, ORDINARY, PRE, .level = NG_SMOKE},
+    {"embedding", NG_OP_EMBEDDING_FORWARD, "*/fp64/*", "tails", 75, 37, 41, ORDINARY, PRE, .level = NG_SMOKE},
+    {"embedding", NG_OP_EMBEDDING_BACKWARD, "*/fp64/*", "tails", 75, 37, 41, ORDINARY, PRE, .level = NG_SMOKE},
+    {"embedding", NG_OP_EMBEDDING_FORWARD, "*", NULL, 64, 64, 16, DATA(NG_NONFINITE), PRE, .level = NG_CI},
+    {"embedding", NG_OP_EMBEDDING_BACKWARD, "*", NULL, 64, 64, 16, DATA(NG_OUTLIERS, NG_SUBNORMAL, NG_NONFINITE, NG_INTEGERS), PRE, .level = NG_CI},
+    /* every token the same; a vocabulary that most tokens are not of */
+    {"embedding", NG_OP_EMBEDDING_BACKWARD, "*", "one token", 300, 16, 1, ORDINARY, PRE, .level = NG_CI},
+    {"embedding", NG_OP_EMBEDDING_FORWARD, "*", "vocabulary", 64, 24, 70000, ORDINARY, PRE, .level = NG_CI},
+    {"embedding", NG_OP_EMBEDDING_BACKWARD, "*", "vocabulary", 64, 8, 70000, ORDINARY, PRE, .level = NG_CI},
+    {"embedding", NG_OP_EMBEDDING_BACKWARD, "*", NULL, 64, 32, 9, ORDINARY, PRE, .level = NG_CI, .repeats = 30},
+    {"embedding", NG_OP_EMBEDDING_FORWARD, "*", "training", 8192, 512, 256, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"embedding", NG_OP_EMBEDDING_BACKWARD, "*", "training", 8192, 512, 256, ORDINARY, PRE, .level = NG_NIGHTLY},
 
     /* ---- binary64 throughout: what a training run's exact side is made of ------------------------------------------*/
     {"fp64", NG_OP_GEMM, "gemm/fp64/*", "tails", 17, 23, 41, ORDINARY, PRE, .level = NG_SMOKE},

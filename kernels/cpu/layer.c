@@ -185,7 +185,7 @@ static void add_gradients(const ng_kernel *kernel, const ng_launch *launch, int6
         }
         load(kernel->in, g, from, n, values);
         for (int64_t i = 0; i < n; i++)
-            ((ng_f32 *)into)[from + i] += values[i];
+            ((ng_u32 *)(void *)into)[from + i] = store_code(NULL, NG_FP32, ((const ng_f32 *)(const void *)into)[from + i] + values[i]); /* NaN: the canonical one */
     }
 }
 
