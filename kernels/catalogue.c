@@ -27,6 +27,8 @@ static const ng_kernel_list *const lists[] = {
     &ng_cuda_optimizers,
     &ng_cuda_activations,
     &ng_cuda_losses,
+    &ng_cuda_attentions,
+    &ng_cuda_layers,
     &ng_cublaslt_gemms,
 #endif
 };

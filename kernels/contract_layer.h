@@ -27,7 +27,7 @@
  * X(a) = exp(a): relative error at most exp_error u (u = 2^-24, 2^-53), and 2^-149 or 2^-1074 absolute.
  *
  * Kernels whose IN (A, GRADIENT) is fp64 do their operation with every tensor fp64 (statistics, parameters, moments and numbers too, but for
- * LABELS, TOKENS, FOUND_INF, STEP_COUNT), every written operation rounded to binary64, sums in any order with or without fma: X as above,
+ * LABELS, TOKENS, FOUND_INF, STEP_COUNT; a NaN is any NaN), every written operation rounded to binary64, sums in any order with or without fma: X as above,
  * the logarithm within 9 u of itself, 1 - b^t within 2 u, hyper-parameters and constants as binary64. */
 #ifndef NG_CONTRACT_LAYER_H
 #define NG_CONTRACT_LAYER_H

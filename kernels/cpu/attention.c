@@ -1,6 +1,7 @@
 /* attention-forward|backward/<format>/cpu/causal (contract_layer.h): a task is one head of one sequence; fp64 in binary64, the others in binary32. */
 #include "kernels/catalogue.h"
 #include "kernels/common/fp64.h"
+#include "kernels/common/layer_rows.h"
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -140,21 +141,10 @@ static ng_status launch_attention(const ng_kernel *kernel, const ng_launch *laun
 }
 
 /* ---- catalogue ----------------------------------------------------------------------------------------------------*/
-#define ATTENTION(direction, OPERATION, name_, format, real, error)                                                \
-    {.name = "attention-" direction "/" name_ "/cpu/causal", .op = OPERATION, .backend = NG_BACKEND_CPU,         \
-     .in = format, .in_b = NG_NO_FORMAT, .out = format,                                                         \
-     .contract = {.cast = {NG_RN_EVEN, NG_SR_CARRY, 0, false, NG_NAN_CANONICAL}, .determinism = NG_DETERMINISTIC, \
-                  .layer = {.compute = real, .causal = true, .exp_error = error}},                              \
-     .supports = supports, .launch = launch_attention},
-#define BOTH(name, format, real, error)                                          \
-    ATTENTION("forward", NG_OP_ATTENTION_FORWARD, name, format, real, error)     \
-    ATTENTION("backward", NG_OP_ATTENTION_BACKWARD, name, format, real, error)
+#define NG_ATTENTION(operation, OPERATION, name_, format, variant, ...)                                             \
+    {.name = operation "/" name_ "/cpu/" variant, .op = OPERATION, .backend = NG_BACKEND_CPU, .in = format,       \
+     .in_b = NG_NO_FORMAT, .out = format, .contract = NG_LAYER_CONTRACT(__VA_ARGS__), .supports = supports, .launch = launch_attention},
 
-static const ng_kernel kernels[] = {
-    BOTH("fp64", NG_FP64, NG_FP64, 2.0f)
-    BOTH("fp32", NG_FP32, NG_FP32, 2.0f)
-    BOTH("bf16", NG_BF16, NG_FP32, 2.0f)
-    BOTH("fp16", NG_FP16, NG_FP32, 2.0f)
-};
+static const ng_kernel kernels[] = {NG_ATTENTION_ROWS};
 
 const ng_kernel_list ng_cpu_attentions = {kernels, sizeof kernels / sizeof *kernels};

@@ -1,5 +1,6 @@
 /* rope, add, transpose, embedding-forward, embedding-backward (contract_layer.h) on the CPU, for fp64, fp32, bf16, fp16. */
 #include "kernels/catalogue.h"
+#include "kernels/common/layer_rows.h"
 #include "kernels/cpu/cpu.h"
 
 #include <stdlib.h>
@@ -202,27 +203,18 @@ static ng_status launch_embedding_backward(const ng_kernel *kernel, const ng_lau
 }
 
 /* ---- catalogue ----------------------------------------------------------------------------------------------------*/
-#define LAYER(operation, format_name, detail, OPERATION, in_format, out_format, real, turned, function)            \
-    {.name = operation "/" format_name "/cpu/" detail, .op = OPERATION, .backend = NG_BACKEND_CPU,                \
-     .in = in_format, .in_b = NG_NO_FORMAT, .out = out_format,                                                   \
-     .contract = {.cast = {NG_RN_EVEN, NG_SR_CARRY, 0, false, NG_NAN_CANONICAL}, .determinism = NG_DETERMINISTIC, \
-                  .layer = {.compute = real, .inverse = turned}},                                                \
+#define LAYER(operation, OPERATION, name_, in_format, out_format, real, variant, turned, function)                  \
+    {.name = operation "/" name_ "/cpu/" variant, .op = OPERATION, .backend = NG_BACKEND_CPU, .in = in_format,    \
+     .in_b = NG_NO_FORMAT, .out = out_format, .contract = NG_LAYER_CONTRACT(.compute = real, .inverse = turned),  \
      .supports = ng_cpu_supports, .launch = function},
-#define TRANSPOSE(name, format) LAYER("transpose", name, "copy", NG_OP_TRANSPOSE, format, format, format, false, launch_transpose)
-#define ALL(name, format, real)                                                                                          \
-    LAYER("rope", name, "forward", NG_OP_ROPE, format, format, real, false, launch_rope)                                 \
-    LAYER("rope", name, "inverse", NG_OP_ROPE, format, format, real, true, launch_rope)                                  \
-    LAYER("add", name, "rne", NG_OP_ADD, format, format, real, false, launch_add)                                        \
-    TRANSPOSE(name, format)                                                                                              \
-    LAYER("embedding-forward", name, "gather", NG_OP_EMBEDDING_FORWARD, format, format, real, false, launch_embedding)   \
-    LAYER("embedding-backward", name, "chain", NG_OP_EMBEDDING_BACKWARD, format, real, real, false, launch_embedding_backward)
+#define NG_ROPE(name, format, real, variant, turned) LAYER("rope", NG_OP_ROPE, name, format, format, real, variant, turned, launch_rope)
+#define NG_ADD(name, format, real, variant) LAYER("add", NG_OP_ADD, name, format, format, real, variant, false, launch_add)
+#define NG_TRANSPOSE(name, format, real, variant) LAYER("transpose", NG_OP_TRANSPOSE, name, format, format, real, variant, false, launch_transpose)
+#define NG_EMBEDDING(name, format, real, variant) \
+    LAYER("embedding-forward", NG_OP_EMBEDDING_FORWARD, name, format, format, real, variant, false, launch_embedding)
+#define NG_EMBEDDING_BACKWARD(name, format, real, variant) \
+    LAYER("embedding-backward", NG_OP_EMBEDDING_BACKWARD, name, format, real, real, variant, false, launch_embedding_backward)
 
-static const ng_kernel kernels[] = {
-    ALL("fp64", NG_FP64, NG_FP64)
-    ALL("fp32", NG_FP32, NG_FP32)
-    ALL("bf16", NG_BF16, NG_FP32)
-    ALL("fp16", NG_FP16, NG_FP32)
-    TRANSPOSE("tf32", NG_TF32)
-};
+static const ng_kernel kernels[] = {NG_LAYER_ROWS};
 
 const ng_kernel_list ng_cpu_layers = {kernels, sizeof kernels / sizeof *kernels};

@@ -29,6 +29,17 @@ ng_status ng_cuda_launch_activation_unfused(const ng_kernel *kernel, const ng_la
 size_t ng_cuda_activation_unfused_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
 ng_status ng_cuda_launch_loss(const ng_kernel *kernel, const ng_launch *launch); /* forward and backward */
 
+/* attention.cu */
+ng_status ng_cuda_launch_attention(const ng_kernel *kernel, const ng_launch *launch); /* forward and backward */
+size_t ng_cuda_attention_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
+const char *ng_cuda_attention_supports(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
+
+/* layer.cu */
+ng_status ng_cuda_launch_rope(const ng_kernel *kernel, const ng_launch *launch);
+ng_status ng_cuda_launch_add(const ng_kernel *kernel, const ng_launch *launch);
+ng_status ng_cuda_launch_transpose(const ng_kernel *kernel, const ng_launch *launch);
+ng_status ng_cuda_launch_embedding(const ng_kernel *kernel, const ng_launch *launch); /* forward and backward */
+
 /* Maxima of the tensor, of its rows and of its columns. */
 size_t ng_cuda_quantize_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
 
