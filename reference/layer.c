@@ -26,9 +26,11 @@ static pair sum_of(double a, double b) {
     return (pair){s, isfinite(s) ? (a - (s - t)) + (b - t) : 0};
 }
 
+/* Where nothing is left below, a zero keeps its sign. */
 static pair add_to(pair p, double x) {
     const pair s = sum_of(p.high, x);
-    return isfinite(s.high) ? sum_of(s.high, s.low + p.low) : s;
+    const double rest = s.low + p.low;
+    return isfinite(s.high) && rest != 0 ? sum_of(s.high, rest) : s;
 }
 
 static void settle(const ng_layer *layer, pair exact, double bound, double most, ng_layer_value *v) {
@@ -58,7 +60,9 @@ void ng_rope_tables(const ng_tensor *cosines, const ng_tensor *sines) {
 static void two_products(const ng_layer *layer, ng_format_id out, const ng_cast *cast, double a, double b, double c, double d, ng_layer_value *v) {
     const double p = a * b, q = c * d, u = unit_of(layer), eta = tiny_of(layer), size = fabs(p) + fabs(q);
     pair exact = sum_of(p, q);
-    if (isfinite(exact.high)) exact = add_to(add_to(exact, fma(a, b, -p)), fma(c, d, -q));
+    const double rest_p = isfinite(p) ? fma(a, b, -p) : 0, rest_q = isfinite(q) ? fma(c, d, -q) : 0;
+    if (rest_p != 0) exact = add_to(exact, rest_p);
+    if (rest_q != 0) exact = add_to(exact, rest_q);
     settle(layer, exact, (u * size + 2 * eta) * (1 + u) + u * fabs(exact.high) + eta, size, v);
     v->code = ng_round(out, rounded(layer, rounded(layer, p) + rounded(layer, q)), cast, 0);
 }

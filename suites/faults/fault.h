@@ -76,7 +76,7 @@ typedef struct ng_fault_list {
 } ng_fault_list;
 
 extern const ng_fault_list ng_cast_faults, ng_quantize_faults, ng_dequantize_faults, ng_gemm_faults, ng_random_faults, ng_hadamard_faults, ng_norm_faults,
-    ng_optimizer_faults, ng_activation_faults;
+    ng_optimizer_faults, ng_activation_faults, ng_layer_faults;
 
 /* ---- code that faults share --------------------------------------------------------------------------------------- */
 /* Every element by fault->code and fault->word. */

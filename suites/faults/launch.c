@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_FAULTS = 512, NAME_BYTES = 128 };
+enum { MOST_FAULTS = 1024, NAME_BYTES = 128 };
 
 /* ---- elements -----------------------------------------------------------------------------------------------------*/
 static int bits_of(ng_format_id format) {
@@ -237,7 +237,7 @@ static bool make(const ng_fault *fault, const ng_kernel *const *kernels, size_t 
 
 static void make_all(void) {
     static const ng_fault_list *const lists[] = {&ng_cast_faults, &ng_random_faults, &ng_hadamard_faults, &ng_quantize_faults, &ng_dequantize_faults,
-                                                 &ng_gemm_faults, &ng_norm_faults, &ng_optimizer_faults, &ng_activation_faults};
+                                                 &ng_gemm_faults, &ng_norm_faults, &ng_optimizer_faults, &ng_activation_faults, &ng_layer_faults};
     size_t count = ng_builtin_kernels(NULL, 0);
     const ng_kernel **kernels = calloc(count + 1, sizeof *kernels);
     all.broken = !kernels;

@@ -1,0 +1,218 @@
+/* CUDA attention, rotary position, addition, transposition and embedding against the CPU kernels of the same name, bit for bit: odd shapes, heads
+ * beside tile borders, infinities. Without a GPU each row is skipped with the reason. */
+#include "kernels/catalogue.h"
+#include "reference/format.h"
+#include "suites/test.h"
+
+#include <cuda_runtime.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ng_device cpu_device, gpu_device;
+static const ng_kernel *kernels[4096];
+static size_t kernel_count;
+
+static void cuda_ok(cudaError_t error) { cr_assert(error == cudaSuccess, "%s", cudaGetErrorString(error)); }
+
+static void need_gpu(void) {
+    int count = 0, major = 0, minor = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess || count == 0) cr_skip_test("no CUDA device: %s", cudaGetErrorString(error));
+    cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+    cuda_ok(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
+    cpu_device = (ng_device){.backend = NG_BACKEND_CPU, .threads = omp_get_num_procs()};
+    gpu_device = (ng_device){.backend = NG_BACKEND_CUDA, .sm = 10 * major + minor};
+    kernel_count = ng_builtin_kernels(kernels, sizeof kernels / sizeof *kernels);
+}
+
+/* The CPU kernel of that name; NULL: there is none (another contract). */
+static const ng_kernel *twin_of(const ng_kernel *gpu) {
+    char name[256];
+    const char *at = strstr(gpu->name, "/cuda/");
+    cr_assert(at);
+    snprintf(name, sizeof name, "%.*s/cpu/%s", (int)(at - gpu->name), gpu->name, at + 6);
+    for (size_t i = 0; i < kernel_count; i++)
+        if (!strcmp(kernels[i]->name, name)) return kernels[i];
+    return NULL;
+}
+
+static uint32_t hash(uint64_t seed, uint64_t index) {
+    uint64_t z = seed * 0x9E3779B97F4A7C15u + index * 0xD1342543DE82EF95u + 0x2545F4914F6CDD1Du;
+    z = (z ^ z >> 32) * 0xD6E8FEB86659FD93u;
+    z = (z ^ z >> 29) * 0xC2B2AE3D27D4EB4Fu;
+    return (uint32_t)(z >> 32);
+}
+
+/* Numbers from 2^-6 to 2^1 of either sign; with `special`, now and then an infinity, a zero or a tiny number. */
+static void fill(const ng_tensor *t, uint64_t seed, bool special) {
+    for (int64_t i = 0; i < t->rows; i++)
+        for (int64_t j = 0; j < t->columns; j++) {
+            const uint32_t r = hash(seed, (uint64_t)(i * t->columns + j));
+            float x = (float)(1 + (r & 0xFFFF) * 0x1p-16) * (float[]){0x1p-6f, 0x1p-3f, 0.25f, 1}[r >> 16 & 3] * (r >> 31 ? -1 : 1);
+            if (special && r % 4001 == 7) x = (float[]){__builtin_inff(), -0.0f, 0x1p-130f, -__builtin_inff()}[r >> 20 & 3];
+            uint32_t bits;
+            memcpy(&bits, &x, sizeof bits);
+            if (t->format == NG_FP64) ((double *)((char *)t->data + i * t->row_bytes))[j] = (double)x * (special ? 1 : 1 + 0x1p-30 * (r & 0xFFFF));
+            else if (t->format == NG_BF16) ng_set_code(t, i, j, bits >> 16);
+            else if (t->format == NG_FP16) ng_set_code(t, i, j, special && r % 4001 == 7 ? 0x7C00 : (bits >> 16 & 0x8000) | (0x2000 + r % 0x2000));
+            else ng_set_code(t, i, j, t->format == NG_TF32 ? bits >> 13 : bits);
+        }
+}
+
+/* ---- both sides ---------------------------------------------------------------------------------------------------*/
+typedef struct sides {
+    ng_launch cpu, gpu;
+    char message[256];
+} sides;
+
+static size_t bytes_of(const ng_tensor *t) { return (size_t)(t->rows * t->row_bytes); }
+
+/* Rows `padding` bytes apart. */
+static ng_tensor *add_padded(sides *s, ng_role role, ng_format_id format, int64_t rows, int64_t columns, int64_t padding, uint64_t seed, bool special) {
+    ng_tensor *t = &s->cpu.tensors[role];
+    *t = (ng_tensor){NULL, format, NG_HOST, rows, columns, ng_row_bytes(format, columns) + padding};
+    t->data = calloc(1, bytes_of(t) + 1);
+    cr_assert(t->data);
+    fill(t, seed, special);
+    return t;
+}
+static ng_tensor *add(sides *s, ng_role role, ng_format_id format, int64_t rows, int64_t columns, uint64_t seed, bool special) {
+    return add_padded(s, role, format, rows, columns, seed % 2 ? 0 : 16 * ng_row_bytes(format, 1), seed, special);
+}
+
+static void run(sides *s, const ng_problem *p, const ng_kernel *gpu) {
+    const ng_kernel *cpu = twin_of(gpu);
+    ng_launch *l = &s->gpu;
+    cr_assert(cpu);
+    s->cpu.problem = l->problem = p;
+    s->cpu.message = l->message = s->message;
+    s->cpu.message_bytes = l->message_bytes = sizeof s->message;
+    s->cpu.device = &cpu_device;
+    l->device = &gpu_device;
+    for (int role = 0; role < NG_ROLES; role++) {
+        l->tensors[role] = s->cpu.tensors[role];
+        if (!l->tensors[role].data) continue;
+        l->tensors[role].space = NG_GPU;
+        cuda_ok(cudaMalloc(&l->tensors[role].data, bytes_of(&l->tensors[role]) + 1));
+        cuda_ok(cudaMemcpy(l->tensors[role].data, s->cpu.tensors[role].data, bytes_of(&l->tensors[role]), cudaMemcpyHostToDevice));
+    }
+    l->workspace_bytes = gpu->workspace ? gpu->workspace(gpu, p, &gpu_device) : 0;
+    if (l->workspace_bytes) cuda_ok(cudaMalloc(&l->workspace, l->workspace_bytes));
+    cr_assert(cpu->launch(cpu, &s->cpu) == NG_OK, "%s: %s", cpu->name, s->message);
+    cr_assert(gpu->launch(gpu, l) == NG_OK, "%s: %s", gpu->name, s->message);
+    cuda_ok(cudaDeviceSynchronize());
+    for (int role = 0; role < NG_ROLES; role++) {
+        const ng_tensor *t = &s->cpu.tensors[role];
+        if (!t->data) continue;
+        ng_tensor got = *t;
+        got.data = malloc(bytes_of(t) + 1);
+        cr_assert(got.data);
+        cuda_ok(cudaMemcpy(got.data, l->tensors[role].data, bytes_of(t), cudaMemcpyDeviceToHost));
+        for (int64_t i = 0; i < t->rows; i++)
+            for (int64_t j = 0; j < t->columns; j++) {
+                const double a = ng_get_value(&got, i, j), b = ng_get_value(t, i, j);
+                cr_assert(ng_get_code(&got, i, j) == ng_get_code(t, i, j) || (t->format == NG_FP64 && a != a && b != b),
+                          "%s, %lldx%lld: role %d [%lld][%lld] is %.9g, the CPU's %.9g", gpu->name, (long long)p->m, (long long)p->n, role, (long long)i, (long long)j, a, b);
+            }
+        free(got.data);
+        free(t->data);
+        cuda_ok(cudaFree(l->tensors[role].data));
+    }
+    if (l->workspace) cuda_ok(cudaFree(l->workspace));
+}
+
+typedef struct shape {
+    int64_t sequences, sequence, heads, d;
+} shape;
+
+static void test_attention(void) {
+    static const shape shapes[] = {{1, 1, 1, 1}, {2, 37, 3, 10}, {1, 64, 1, 64}, {2, 129, 2, 64}, {1, 200, 2, 128}, {1, 70, 1, 65}, {3, 63, 2, 8}, {1, 320, 1, 96}, {2, 256, 6, 64}};
+    need_gpu();
+    for (size_t i = 0; i < kernel_count; i++) {
+        const ng_kernel *k = kernels[i];
+        const bool back = k->op == NG_OP_ATTENTION_BACKWARD;
+        if (k->backend != NG_BACKEND_CUDA || (k->op != NG_OP_ATTENTION_FORWARD && !back) || !twin_of(k)) continue;
+        for (size_t at = 0; at < sizeof shapes / sizeof *shapes; at++)
+            for (int special = 0; special < 2; special++) {
+                const shape *h = &shapes[at];
+                const int64_t m = h->sequences * h->sequence, n = h->heads * h->d;
+                sides s = {0};
+                ng_problem p = {.op = k->op, .m = m, .n = n, .scalars = {[NG_HEADS] = (double)h->heads, [NG_SEQUENCE] = (double)h->sequence}};
+                if (k->supports(k, &p, &gpu_device)) continue; /* fp64 heads of 128 backward */
+                add(&s, NG_IN, k->in, m, 3 * n, 2 * at + (uint64_t)special, special);
+                if (back) add(&s, NG_GRADIENT, k->in, m, n, at + 50, false);
+                add(&s, NG_OUT, k->out, m, back ? 3 * n : n, at + 99, false);
+                run(&s, &p, k);
+            }
+    }
+}
+
+static void test_rope(void) {
+    static const shape shapes[] = {{1, 1, 1, 2}, {2, 37, 3, 10}, {1, 128, 4, 64}, {1000, 65, 1, 4}};
+    need_gpu();
+    for (size_t i = 0; i < kernel_count; i++) {
+        const ng_kernel *k = kernels[i];
+        if (k->backend != NG_BACKEND_CUDA || k->op != NG_OP_ROPE) continue;
+        for (size_t at = 0; at < sizeof shapes / sizeof *shapes; at++) {
+            const shape *h = &shapes[at];
+            const int64_t m = h->sequences * h->sequence, n = h->heads * h->d;
+            sides s = {0};
+            const ng_problem p = {.op = k->op, .m = m, .n = n, .scalars = {[NG_HEADS] = (double)h->heads, [NG_SEQUENCE] = (double)h->sequence}};
+            add(&s, NG_IN, k->in, m, 3 * n, at, true);
+            add(&s, NG_PARAMETER, k->contract.layer.compute, h->sequence, h->d / 2, at + 7, false);
+            add(&s, NG_PARAMETER_2, k->contract.layer.compute, h->sequence, h->d / 2, at + 8, false);
+            add(&s, NG_OUT, k->out, m, 3 * n, at + 9, false);
+            run(&s, &p, k);
+        }
+    }
+}
+
+static void test_add_and_transpose(void) {
+    static const int64_t shapes[][2] = {{1, 1}, {33, 161}, {64, 256}, {3, 70000}, {70000, 3}, {1024, 512}};
+    need_gpu();
+    for (size_t i = 0; i < kernel_count; i++) {
+        const ng_kernel *k = kernels[i];
+        if (k->backend != NG_BACKEND_CUDA || (k->op != NG_OP_ADD && k->op != NG_OP_TRANSPOSE)) continue;
+        for (size_t at = 0; at < sizeof shapes / sizeof *shapes; at++) {
+            const int64_t m = shapes[at][0], n = shapes[at][1];
+            sides s = {0};
+            const ng_problem p = {.op = k->op, .m = m, .n = n};
+            add(&s, NG_IN, k->in, m, n, at, true);
+            if (k->op == NG_OP_ADD) add(&s, NG_IN_2, k->in, m, n, at + 2, true);
+            if (k->op == NG_OP_ADD) add(&s, NG_OUT, k->out, m, n, at, false);
+            else add(&s, NG_OUT_T, k->out, n, m, at, false);
+            run(&s, &p, k);
+        }
+    }
+}
+
+static void test_embedding(void) {
+    static const int64_t shapes[][3] = {{1, 1, 1}, {75, 37, 41}, {3000, 16, 3}, {600, 300, 256}, {64, 8, 70000}};
+    need_gpu();
+    for (size_t i = 0; i < kernel_count; i++) {
+        const ng_kernel *k = kernels[i];
+        const bool back = k->op == NG_OP_EMBEDDING_BACKWARD;
+        if (k->backend != NG_BACKEND_CUDA || (k->op != NG_OP_EMBEDDING_FORWARD && !back)) continue;
+        for (size_t at = 0; at < sizeof shapes / sizeof *shapes; at++) {
+            const int64_t m = shapes[at][0], n = shapes[at][1], vocabulary = shapes[at][2];
+            sides s = {0};
+            const ng_problem p = {.op = k->op, .m = m, .n = n, .k = vocabulary};
+            ng_tensor *tokens = add_padded(&s, NG_TOKENS, NG_FP32, m, 1, 0, 1, false);
+            for (int64_t row = 0; row < m; row++)
+                ((int32_t *)tokens->data)[row] = (int32_t)(hash(3, (uint64_t)row) % (uint64_t)(row % 3 ? vocabulary : (vocabulary + 9) / 10));
+            add(&s, back ? NG_GRADIENT : NG_PARAMETER, k->in, back ? m : vocabulary, n, at, !back || k->in != NG_FP64);
+            add(&s, NG_OUT, k->out, back ? vocabulary : m, n, at + 1, false);
+            run(&s, &p, k);
+        }
+    }
+}
+
+const ng_test ng_tests[] = {
+    {"cuda", "attention equals the CPU's", test_attention, 300},
+    {"cuda", "rotary position equals the CPU's", test_rope, 300},
+    {"cuda", "addition and transposition equal the CPU's", test_add_and_transpose, 300},
+    {"cuda", "embedding and its gradient equal the CPU's", test_embedding, 300},
+};
+const size_t ng_test_count = sizeof ng_tests / sizeof *ng_tests;
