@@ -446,7 +446,8 @@ void ng_describe_sum(const ng_accumulation *sum, char *text, size_t bytes) {
         used += snprintf(text + used, bytes - (size_t)used, ", promoted every %d", sum->promote_every * sum->mma.k);
     if (sum->order == NG_SUM_PAIRWISE && (size_t)used < bytes)
         used += snprintf(text + used, bytes - (size_t)used, ", leaves of %d", sum->leaf);
-    if (sum->split_k > 1 && (size_t)used < bytes) snprintf(text + used, bytes - (size_t)used, ", K split by %d", sum->split_k);
+    if (sum->split_k > 1 && (size_t)used < bytes) used += snprintf(text + used, bytes - (size_t)used, ", K split by %d", sum->split_k);
+    if (sum->k_order == NG_K_QUADS && (size_t)used < bytes) snprintf(text + used, bytes - (size_t)used, ", K in quads");
 }
 
 /* NaN bits are part of a tensor core's model; of a chain of host additions, they are not. */

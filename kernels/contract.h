@@ -187,6 +187,13 @@ typedef enum ng_scale_place {
     NG_SCALES_AFTER_AT_ONCE,    /* fl(sum * fl(sa * sb)) at the end */
 } ng_scale_place;
 
+/* Which k share a step: position ng_k_position(order, k) of the sum is that of element k. */
+typedef enum ng_k_order {
+    NG_K_ASCENDING,
+    NG_K_QUADS, /* in each chunk of 128 (K is a multiple), of threads t = 0..3 with 32 consecutive k each, and of words w = 0..3 of 8 in
+                   those: step 2 w of 16 takes the word's elements 0, 1, 4, 5 of all four threads, step 2 w + 1 its elements 2, 3, 6, 7 */
+} ng_k_order;
+
 /* out = cast(result), result = sum (+ beta-term). A tensor scale D on either operand multiplies the sum last:
  * sum = fl(sum * fl(Da * Db)). accumulate: result = fl(sum + fp32 value already in the output). */
 typedef struct ng_accumulation {
@@ -201,6 +208,7 @@ typedef struct ng_accumulation {
     bool split_unknown;       /* where K is cut, or the order of a step's groups, is not known: no bits are fixed */
     ng_format_id rounds_to;   /* not NG_FP64: the sum is rounded to this format before the bias or OUT's value is added to it */
     bool scales_swapped;      /* where ng_scale_place says sa, B's scale enters, and A's where it says sb */
+    ng_k_order k_order;       /* NG_SUM_MMA of NG_SCALES_DEQUANTIZED */
 } ng_accumulation;
 
 typedef enum ng_determinism {

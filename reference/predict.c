@@ -4,6 +4,7 @@
  * and runs each piece for a tile of rows; between pieces stand the promotions, scales and parts of the contract. All that
  * is computed here is binary32 arithmetic on binary64 numbers, so that a sum of two of them, rounded to binary64 and then
  * to binary32, was rounded once (53 >= 2 * 24 + 2: Figueroa, When is double rounding innocuous?, SIGNUM 30, 1995). */
+#include "reference/k_order.h"
 #include "reference/predict.h"
 
 #include "reference/round.h"
@@ -104,6 +105,7 @@ ng_status ng_predictor_create(const ng_accumulation *sum, const ng_cast *cast, c
     if (!operand_is_sound(a, p->k) || !operand_is_sound(b, p->k)) return NG_BAD_ARGUMENT;
     if (initial && (!is_host(initial) || initial->rows != p->m || initial->columns != p->n)) return NG_BAD_ARGUMENT;
     if (cast->rounding == NG_R_STOCHASTIC || sum->order == NG_SUM_ANY || sum->split_unknown || sum->rounds_to != NG_FP64) return NG_UNSUPPORTED;
+    if (!ng_k_order_fits(sum, p->k)) return NG_UNSUPPORTED;
     if (sum->order == NG_SUM_PAIRWISE && !sum->leaf) return NG_BAD_ARGUMENT;
     p->a_format = a->codes.format, p->b_format = b->codes.format;
     bool fp64 = p->a_format == NG_FP64 || p->b_format == NG_FP64;

@@ -8,6 +8,8 @@
  * binary64 everything that tensor cores do. Rounding toward zero costs nothing on a GPU: it is part of the instruction. */
 #include "reference/predict_cuda.h"
 
+#include "reference/k_order.h"
+
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -488,7 +490,7 @@ bool plain_scales(const ng_operand *o) {
 }
 
 /* NG_SCALES_DEQUANTIZED: fl(element * scale), which must be a bf16; *lost counts those that are none. */
-__global__ void dequantize(Codes f, const unsigned char *codes, long long row_bytes, Scales scales, long long rows, long long k, unsigned short *out, unsigned *lost) {
+__global__ void dequantize(Codes f, const unsigned char *codes, long long row_bytes, Scales scales, long long rows, long long k, ng_k_order order, unsigned short *out, unsigned *lost) {
     for (long long e = blockIdx.x * (long long)blockDim.x + threadIdx.x; e < rows * k; e += (long long)gridDim.x * blockDim.x) {
         const long long i = e / k, j = e % k;
         const Number x = decode(f, load_code(f, codes + i * row_bytes, j));
@@ -497,7 +499,7 @@ __global__ void dequantize(Codes f, const unsigned char *codes, long long row_by
         value = __fmul_rn(x.negative ? -value : value, scale_at(scales, i, j));
         const unsigned bits = __float_as_uint(value);
         if (value == value && (bits & 0xFFFFu)) atomicAdd(lost, 1u);
-        out[e] = value == value ? (unsigned short)(bits >> 16) : (unsigned short)0x7FFF;
+        out[i * k + ng_k_position(order, j)] = value == value ? (unsigned short)(bits >> 16) : (unsigned short)0x7FFF;
     }
 }
 
@@ -506,13 +508,13 @@ typedef struct Dequantized {
     ng_operand operand; /* bf16, without scales */
 } Dequantized;
 
-cudaError_t make_dequantized(const ng_operand *from, unsigned *lost, cudaStream_t stream, Dequantized *made) {
+cudaError_t make_dequantized(const ng_operand *from, ng_k_order order, unsigned *lost, cudaStream_t stream, Dequantized *made) {
     Codes f;
     describe(from->codes.format, &f);
     const long long rows = from->codes.rows, k = from->codes.columns;
     cudaError_t error = cudaMallocAsync(&made->data, sizeof(unsigned short) * (size_t)(rows * k + 1), stream);
     if (error != cudaSuccess) return error;
-    dequantize<<<4096, 256, 0, stream>>>(f, static_cast<const unsigned char *>(from->codes.data), from->codes.row_bytes, describe_scales(from), rows, k, made->data, lost);
+    dequantize<<<4096, 256, 0, stream>>>(f, static_cast<const unsigned char *>(from->codes.data), from->codes.row_bytes, describe_scales(from), rows, k, order, made->data, lost);
     made->operand = {};
     made->operand.codes = {made->data, NG_BF16, NG_GPU, rows, k, 2 * k};
     made->operand.tensor_scale = from->tensor_scale;
@@ -526,10 +528,11 @@ ng_status predict_dequantized(const ng_accumulation *sum, const ng_operand *a, c
     unsigned *lost = nullptr, count = 0;
     ng_status status = NG_OK;
     plain.scales = NG_SCALES_NONE;
+    plain.k_order = NG_K_ASCENDING;
     cudaError_t error = cudaMallocAsync(&lost, sizeof *lost, stream);
     if (error == cudaSuccess) error = cudaMemsetAsync(lost, 0, sizeof *lost, stream);
-    if (error == cudaSuccess) error = make_dequantized(a, lost, stream, &left);
-    if (error == cudaSuccess) error = make_dequantized(b, lost, stream, &right);
+    if (error == cudaSuccess) error = make_dequantized(a, sum->k_order, lost, stream, &left);
+    if (error == cudaSuccess) error = make_dequantized(b, sum->k_order, lost, stream, &right);
     if (error == cudaSuccess) error = cudaMemcpyAsync(&count, lost, sizeof count, cudaMemcpyDeviceToHost, stream);
     if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
     if (error == cudaSuccess)
@@ -551,6 +554,7 @@ extern "C" ng_status ng_predict_gemm_cuda(const ng_accumulation *sum, const ng_o
         (out->format != NG_FP32 && out->format != NG_BF16 && out->format != NG_FP16) ||
         (initial && initial->format != NG_FP32))
         return NG_UNSUPPORTED;
+    if (!ng_k_order_fits(sum, a->codes.columns)) return NG_UNSUPPORTED;
     if (sum->scales == NG_SCALES_DEQUANTIZED)
         return predict_dequantized(sum, a, b, initial, exact_integers, stream, out, message, message_bytes);
     if (a->codes.columns != b->codes.columns || out->rows != a->codes.rows || out->columns != b->codes.rows) return NG_BAD_ARGUMENT;

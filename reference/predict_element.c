@@ -6,6 +6,8 @@
  * 2^-53 at most, which ng_store makes good with room to spare. */
 #include "reference/predict.h"
 
+#include "reference/k_order.h"
+
 #include "reference/round.h"
 
 #include <stdlib.h>
@@ -80,7 +82,7 @@ static ng_status load_dequantized(const ng_predictor *p, const ng_operand *opera
         }
         uint64_t code = ng_round(NG_BF16, value, &nearest, 0);
         if (!isnan(value) && ng_decode(NG_BF16, code) != value) return NG_UNSUPPORTED;
-        out->factors[k] = ng_factor_of(NG_BF16, code);
+        out->factors[ng_k_position(p->sum->k_order, k)] = ng_factor_of(NG_BF16, code);
     }
     out->rounding.norm = sqrt(squares);
     return NG_OK;

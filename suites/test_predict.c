@@ -179,6 +179,8 @@ static const subject subjects[] = {
     {"fp64 fp16", PLAIN(NG_FP16), {.order = NG_SUM_FP64}, 1, false},
     {"fp64 fp32", PLAIN(NG_FP32), {.order = NG_SUM_FP64}, 1, true},
     {"hopper-wgmma-fp8 rows, swapped", NG_E4M3, NG_E4M3, NG_FP32, {1, 0}, {1, 0}, MMA(NG_STEP_HOPPER_FP8, .promote_every = 4, .scales = NG_SCALES_AFTER, .scales_swapped = true), 1, false},
+    {"hopper-bf16 of nvfp4 in quads", NG_E2M1, NG_E2M1, NG_UE4M3, {1, 16}, {1, 16},
+     MMA(NG_STEP_HOPPER_BF16, .scales = NG_SCALES_DEQUANTIZED, .split_k = 2, .split_tile = 128, .k_order = NG_K_QUADS), 0x1.3p-7f, false},
     {"hopper-wgmma-fp8 rows at once", NG_E4M3, NG_E4M3, NG_FP32, {1, 0}, {1, 0}, MMA(NG_STEP_HOPPER_FP8, .scales = NG_SCALES_AFTER_AT_ONCE), 1, true},
     {"hopper-wgmma-fp8 fma second, swapped", NG_E4M3, NG_E4M3, NG_FP32, {1, 128}, {1, 128}, MMA(NG_STEP_HOPPER_FP8, .promote_every = 4, .scales = NG_SCALES_BLOCK_FMA_SECOND, .scales_swapped = true), 1, false},
 };
@@ -195,6 +197,7 @@ typedef struct problem {
 
 static problem new_problem(const subject *s, data_kind kind, int64_t m, int64_t n, int64_t k, uint64_t seed)
 {
+    if (s->sum.k_order != NG_K_ASCENDING) k = (k + 127) / 128 * 128;
     problem p = {.subject = s, .kind = kind, .seed = seed, .m = m, .n = n, .k = k};
     uint64_t state = seed * 1000003u + (uint64_t)kind * 101 + (uint64_t)(s - subjects);
     p.a = new_operand(s->a, s->scale, s->a_blocks, s->tensor_scale, m, k, kind, true, &state);
@@ -345,9 +348,19 @@ static int emin_of(ng_format_id f)
     return ng_formats[f].emin;
 }
 
-/* Term k of a step: value and raw exponent, scales inside included. */
-static void slow_product(const slow *w, int64_t k, slow_term *t, double *special)
+/* The element that stands at a place of the sum: quads are threads, of four elements each in a step. */
+static int64_t slow_place(const slow *w, int64_t place)
 {
+    static const int64_t first[] = {0, 1, 4, 5}, second[] = {2, 3, 6, 7};
+    if (w->sum->k_order == NG_K_ASCENDING) return place;
+    int64_t chunk = place / 128, step = place / 16 % 8, thread = place / 4 % 4;
+    return 128 * chunk + 32 * thread + 8 * (step / 2) + (step % 2 ? second : first)[place % 4];
+}
+
+/* Term k of a step: value and raw exponent, scales inside included. */
+static void slow_product(const slow *w, int64_t place, slow_term *t, double *special)
+{
+    const int64_t k = slow_place(w, place);
     double a = slow_value(&w->p->a, w->i, k), b = slow_value(&w->p->b, w->j, k);
     bool as_fp16 = w->sum->mma.interleave != 0; /* fp8 is converted first */
     int ea = emin_of(as_fp16 ? NG_FP16 : w->p->a.codes.format), eb = emin_of(as_fp16 ? NG_FP16 : w->p->b.codes.format);

@@ -217,11 +217,21 @@ static uint32_t number(const ng_cublaslt *lt, const cublasLtMatmulAlgo_t *algori
     return lt->MatmulAlgoConfigGetAttribute(algorithm, attribute, &value, bytes, &written) ? UINT32_MAX : value;
 }
 
-/* Which algorithms keep the order of ng_accumulation, measured on an H200 with cuBLASLt 13.1: 66 (its generated kernels) with
- * K in any number of parts, 13 and 14 likewise, 21, 23 and 63 with K in one. Of any other, nothing but the arithmetic is known. */
-static bool order_is_known(uint32_t algorithm, int32_t parts) {
-    if (algorithm == 66 || algorithm == 13 || algorithm == 14) return parts >= 0;
-    return (algorithm == 21 || algorithm == 23 || algorithm == 63) && parts >= 0 && parts <= 1;
+/* How K is cut by the algorithms whose order is known, measured on an H200 with cuBLASLt 13.1 (by sums of ones between 2^100 and -2^100,
+ * which tell what is added when: arXiv:2411.00442). Parts of whole tiles of the contract's split_tile: 66 (its generated kernels), 13, 14.
+ * 21: of tiles of 32 or 64, which of them was not seen: known where both cut alike. 23 and 63: not with K in parts. 43 takes K
+ * whole, and so does its stream-K (parts -1) without a workspace that could hold part of a sum. */
+static bool cut_of(uint32_t algorithm, int32_t parts, int64_t k, size_t workspace, ng_accumulation *sum) {
+    const int64_t wide = (k + 63) / 64, narrow = (k + 31) / 32;
+    sum->split_k = (uint16_t)(parts > 1 ? parts : 0);
+    switch (algorithm) {
+    case 66: case 13: case 14: return parts >= 0;
+    case 21:
+        if (parts > 1) sum->split_tile = 32;
+        return parts >= 0 && (parts <= 1 || (wide + parts - 1) / parts * 2 == (narrow + parts - 1) / parts);
+    case 43: return parts == 1 || (parts == -1 && workspace < 1024);
+    default: return (algorithm == 23 || algorithm == 63) && parts >= 0 && parts <= 1;
+    }
 }
 
 static bool on_tensor_cores(const ng_cublaslt *lt, const cublasLtMatmulAlgo_t *algorithm) {
@@ -231,15 +241,16 @@ static bool on_tensor_cores(const ng_cublaslt *lt, const cublasLtMatmulAlgo_t *a
     return (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_TENSOR_OP_MASK) != 0;
 }
 
-/* Stream-K (split -1): the places where K is cut are not told; at most one a step. */
-static void refine(const ng_cublaslt *lt, const ng_kernel *kernel, const ng_problem *problem, const cublasLtMatmulAlgo_t *algorithm,
+/* Where K is cut is not told: at most one cut a step. */
+static void refine(const ng_cublaslt *lt, const ng_kernel *kernel, const ng_problem *problem, const cublasLtMatmulHeuristicResult_t *found,
                    ng_accumulation *sum) {
+    const cublasLtMatmulAlgo_t *algorithm = &found->algo;
     const uint32_t id = number(lt, algorithm, CUBLASLT_ALGO_CONFIG_ID, 4);
     const int32_t parts = (int32_t)number(lt, algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4);
     const int64_t steps = (problem->k + sum->mma.k - 1) / sum->mma.k, most = parts >= 1 ? parts : steps;
-    sum->split_k = (uint16_t)(most < UINT16_MAX ? most : UINT16_MAX);
     const bool squares = sum->scales == NG_SCALES_BLOCK_FMA_PRODUCT; /* 6 parts of K: 38 of 64 elements were off by an ulp */
-    if (order_is_known(id, parts) && !(squares && parts > 1)) return;
+    if (cut_of(id, parts, problem->k, found->workspaceSize, sum) && !(squares && parts > 1)) return;
+    sum->split_k = (uint16_t)(most < UINT16_MAX ? most : UINT16_MAX);
     sum->split_unknown = true;
     if (!on_tensor_cores(lt, algorithm)) *sum = (ng_accumulation){.order = NG_SUM_ANY, .scales = sum->scales};
     /* The kernel that adds the parts applies the epilogue to a sum in OUT's format (measured: algorithm 24). */
@@ -258,7 +269,7 @@ ng_status ng_cublaslt_describe(const ng_kernel *kernel, const ng_problem *proble
     const cublasLtMatmulAlgo_t *algorithm = &found.list[variant].algo;
     const int32_t parts = (int32_t)number(lt, algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4);
     *contract = kernel->contract;
-    if (contract->sum.order == NG_SUM_MMA) refine(lt, kernel, problem, algorithm, &contract->sum);
+    if (contract->sum.order == NG_SUM_MMA) refine(lt, kernel, problem, &found.list[variant], &contract->sum);
     snprintf(text, bytes, "algorithm %u, tile %u, stages %u, split-K %d, reduction %u, swizzle %u, custom %u, inner %u, cluster %u",
              number(lt, algorithm, CUBLASLT_ALGO_CONFIG_ID, 4), number(lt, algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID, 4),
              number(lt, algorithm, CUBLASLT_ALGO_CONFIG_STAGES_ID, 4), parts,

@@ -59,14 +59,14 @@ static const ng_kernel dequantizers[] = {NG_DEQUANTIZE_ROWS(DEQUANTIZE)};
      .supports = ng_cuda_supports, .launch = ng_cuda_launch_gemm},
 #define NG_GEMM_PAIRWISE(...)
 
-/* NVFP4 with few rows: hopper's fp16 step, eight parts of whole chunks of 128. */
+/* NVFP4 with few rows: eight parts of whole chunks of 128. */
 #define NV_PLAIN NG_QUANTIZATION(NG_E2M1, NG_UE4M3, 1, 16, NG_SCALE_NVFP4_TE, NG_4OVER6_OFF, NG_RN_EVEN, NG_SR_CARRY, 0)
 #define SMALL(out_name, out_)                                                                                           \
     {.name = "gemm/nvfp4/cuda/few-rows/" out_name "-out", .op = NG_OP_GEMM, .backend = NG_BACKEND_CUDA,                 \
      .in = NG_E2M1, .in_b = NG_E2M1, .out = out_,                                                                       \
      .contract = {.cast = {NG_RN_EVEN, NG_SR_CARRY, 0, false, NG_NAN_CANONICAL}, .a = NV_PLAIN, .b = NV_PLAIN,          \
-                  .sum = {.order = NG_SUM_MMA, .mma = NG_STEP_HOPPER_FP16, .scales = NG_SCALES_DEQUANTIZED,             \
-                          .split_k = 8, .split_tile = 128},                                                             \
+                  .sum = {.order = NG_SUM_MMA, .mma = NG_STEP_HOPPER_BF16, .scales = NG_SCALES_DEQUANTIZED,             \
+                          .split_k = 8, .split_tile = 128, .k_order = NG_K_QUADS},                                                             \
                   .determinism = NG_DETERMINISTIC},                                                                     \
      .supports = ng_cuda_small_supports, .launch = ng_cuda_launch_small}
 
