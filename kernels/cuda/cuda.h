@@ -31,6 +31,7 @@ ng_status ng_cuda_launch_loss(const ng_kernel *kernel, const ng_launch *launch);
 
 /* attention.cu */
 ng_status ng_cuda_launch_attention(const ng_kernel *kernel, const ng_launch *launch); /* forward and backward */
+ng_status ng_cuda_launch_attention_mma(const ng_kernel *kernel, const ng_launch *launch); /* attention_mma.cu; the rest is the same */
 size_t ng_cuda_attention_workspace(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
 const char *ng_cuda_attention_supports(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
 

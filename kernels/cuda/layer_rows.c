@@ -8,7 +8,18 @@
      .in_b = NG_NO_FORMAT, .out = format, .contract = NG_LAYER_CONTRACT(__VA_ARGS__),                             \
      .supports = ng_cuda_attention_supports, .workspace = ng_cuda_attention_workspace, .launch = ng_cuda_launch_attention},
 
-static const ng_kernel attentions[] = {NG_ATTENTION_ROWS};
+/* On tensor cores: a contract that no CPU kernel has. */
+#define MMA(operation, OPERATION)                                                                                 \
+    {.name = operation "/bf16/cuda/causal-mma", .op = OPERATION, .backend = NG_BACKEND_CUDA, .in = NG_BF16,       \
+     .in_b = NG_NO_FORMAT, .out = NG_BF16,                                                                        \
+     .contract = NG_LAYER_CONTRACT(.compute = NG_FP32, .causal = true, .exp_error = 2, .products = NG_ATTENTION_MMA), \
+     .supports = ng_cuda_attention_supports, .workspace = ng_cuda_attention_workspace, .launch = ng_cuda_launch_attention_mma},
+
+static const ng_kernel attentions[] = {
+    NG_ATTENTION_ROWS
+    MMA("attention-forward", NG_OP_ATTENTION_FORWARD)
+    MMA("attention-backward", NG_OP_ATTENTION_BACKWARD)
+};
 
 #define LAYER(operation, OPERATION, name_, in_format, out_format, real, variant, turned, function)                  \
     {.name = operation "/" name_ "/cuda/" variant, .op = OPERATION, .backend = NG_BACKEND_CUDA, .in = in_format,  \
