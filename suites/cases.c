@@ -152,7 +152,7 @@ const ng_case_row ng_case_rows[] = {
     ATTENTION("single tokens", 5, 48, ORDINARY, NG_CI, 3, 1),
     ATTENTION("one head", 65, 20, ORDINARY, NG_CI, 1, 65),
     ATTENTION("thin", 24, 2, ORDINARY, NG_CI, 2, 12),
-    ATTENTION("tiles", 2 * 129, 2 * 64, ORDINARY, NG_CI, 2, 129),
+    ATTENTION("tiles", 129, 2 * 64, ORDINARY, NG_CI, 2, 129),
     /* logits of tens and hundreds; heads alike; weights that vanish; nothing rounded; not finite */
     ATTENTION("heads", 96, 128, DATA(NG_OUTLIERS, NG_STUDENT, NG_CONSTANT, NG_INTEGERS, NG_SUBNORMAL, NG_LOGNORMAL, NG_NONFINITE), NG_CI, 4, 48),
     ATTENTION("sharp", 40, 32, DATA(NG_NONFINITE), NG_CI, 2, 20),
@@ -170,7 +170,7 @@ const ng_case_row ng_case_rows[] = {
     {"rope", NG_OP_ROPE, "*/fp64/*", "tails", 74, 30, 0, ORDINARY, PRE, .level = NG_SMOKE, .scalars = HEADS(3, 37)},
     {"rope", NG_OP_ROPE, "*", "heads", 64, 128, 0, DATA(NG_OUTLIERS, NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE), PRE, .level = NG_CI, .scalars = HEADS(2, 16)},
     {"rope", NG_OP_ROPE, "*", "single tokens", 7, 18, 0, ORDINARY, PRE, .level = NG_CI, .scalars = HEADS(9, 1)},
-    {"rope", NG_OP_ROPE, "*", "rows", 65600, 4, 0, ORDINARY, PRE, .level = NG_CI, .scalars = HEADS(1, 64)},
+    {"rope", NG_OP_ROPE, "*/bf16/*", "rows", 65600, 4, 0, ORDINARY, PRE, .level = NG_CI, .scalars = HEADS(1, 64)},
     {"rope", NG_OP_ROPE, "*", "32 heads of 128", 2048, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = HEADS(32, 2048)},
     {"layers", NG_OP_ADD, "*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
     {"layers", NG_OP_ADD, "*/fp64/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
