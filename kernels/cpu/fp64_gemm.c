@@ -1,12 +1,15 @@
 /* gemm/fp64/cpu/fp64-chain/[nn/|nt/]fp64-out[-acc]: chains of fma in binary64 for ascending k, all three layouts, the order whatever the
- * tiling. B is packed into panels of COLUMNS; four rows of A share what is loaded of one. */
+ * tiling. Operands are packed into panels of 6 rows of A and 8 of B, so that a micro-tile's 6 x 8 sums stay in registers. */
 #include "kernels/catalogue.h"
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
 #include <stdlib.h>
+#if NG_HAVE_AVX2
+#include <immintrin.h>
+#endif
 
-enum { ROWS = 4, COLUMNS = 8, STRIP = 64 };
+enum { ROWS = 6, COLUMNS = 8, STRIP = 128 };
 
 typedef struct product {
     const ng_tensor *a, *b, *out;
@@ -14,29 +17,55 @@ typedef struct product {
     int64_t m, n, k;
 } product;
 
-static double element(const ng_tensor *t, bool transposed, int64_t i, int64_t k) {
-    return transposed ? ((const ng_f64 *)(const void *)ng_cpu_row(t, k))[i] : ((const ng_f64 *)(const void *)ng_cpu_row(t, i))[k];
-}
-
-/* Rows [row, row + rows) of an operand as [k][width], zeros beyond the last. */
+/* Rows [row, row + rows) of an operand as [k][width], zeros beyond the last: sums that are never stored. */
 static void pack(const ng_tensor *t, bool transposed, int64_t row, int64_t rows, int64_t k, int64_t width, double *panel) {
-    for (int64_t p = 0; p < k; p++)
-        for (int64_t i = 0; i < width; i++)
-            panel[p * width + i] = i < rows ? element(t, transposed, row + i, p) : 0;
+    if (rows < width) memset(panel, 0, sizeof *panel * (size_t)(k * width));
+    for (int64_t p = 0; p < k && transposed; p++) {
+        const ng_f64 *from = (const ng_f64 *)(const void *)ng_cpu_row(t, p) + row;
+        for (int64_t i = 0; i < rows; i++)
+            panel[p * width + i] = from[i];
+    }
+    for (int64_t i = 0; i < rows && !transposed; i++) {
+        const ng_f64 *from = (const ng_f64 *)(const void *)ng_cpu_row(t, row + i);
+        for (int64_t p = 0; p < k; p++)
+            panel[p * width + i] = from[p];
+    }
 }
 
 typedef void micro(const double *a, const double *b, int64_t k, double *sum);
-NG_ALWAYS_INLINE void chains(const double *restrict a, const double *restrict b, int64_t k, double *restrict sum) {
-    double s[ROWS][COLUMNS] = {{0}};
+static void chains_c(const double *restrict a, const double *restrict b, int64_t k, double *restrict sum) {
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        sum[i] = 0;
     for (int64_t p = 0; p < k; p++)
         for (int i = 0; i < ROWS; i++)
             for (int j = 0; j < COLUMNS; j++)
-                s[i][j] = fma(a[p * ROWS + i], b[p * COLUMNS + j], s[i][j]);
-    memcpy(sum, s, sizeof s);
+                sum[i * COLUMNS + j] = fma(a[p * ROWS + i], b[p * COLUMNS + j], sum[i * COLUMNS + j]);
 }
-static void chains_c(const double *a, const double *b, int64_t k, double *sum) { chains(a, b, k, sum); }
-NG_AVX2 static void chains_avx2(const double *a, const double *b, int64_t k, double *sum) { chains(a, b, k, sum); }
+
+#if NG_HAVE_AVX2
+/* Twelve accumulators, two vectors of b and one of a: fifteen of the sixteen registers. */
+NG_AVX2 static void chains_avx2(const double *a, const double *b, int64_t k, double *sum) {
+    __m256d s[ROWS][2];
+    for (int i = 0; i < ROWS; i++)
+        s[i][0] = s[i][1] = _mm256_setzero_pd();
+    for (int64_t p = 0; p < k; p++, a += ROWS, b += COLUMNS) {
+        const __m256d b0 = _mm256_loadu_pd(b), b1 = _mm256_loadu_pd(b + 4);
+#pragma GCC unroll 6
+        for (int i = 0; i < ROWS; i++) {
+            const __m256d each = _mm256_broadcast_sd(a + i);
+            s[i][0] = _mm256_fmadd_pd(each, b0, s[i][0]);
+            s[i][1] = _mm256_fmadd_pd(each, b1, s[i][1]);
+        }
+    }
+    for (int i = 0; i < ROWS; i++) {
+        _mm256_storeu_pd(sum + i * COLUMNS, s[i][0]);
+        _mm256_storeu_pd(sum + i * COLUMNS + 4, s[i][1]);
+    }
+}
 static micro *const micros[2] = {chains_c, chains_avx2};
+#else
+static micro *const micros[2] = {chains_c, chains_c};
+#endif
 
 static void store(const product *g, int64_t row, int64_t rows, int64_t column, int64_t columns, const double *sum) {
     for (int64_t i = 0; i < rows; i++) {
