@@ -2,6 +2,7 @@
 #include "kernels/common/fp64.h"
 #include "reference/attention.h"
 #include "reference/format.h"
+#include "reference/fp64.h"
 #include "reference/layer.h"
 #include "reference/wide.h"
 #include "suites/test.h"
@@ -239,6 +240,97 @@ static void test_rope(void) {
     free(t[1].data);
 }
 
+/* ---- the references in binary64 -----------------------------------------------------------------------------------*/
+enum { WIDTH = 7 };
+static const double nudge = 0x1p-14;
+
+/* What the forward reference makes of x, weighed by d. */
+typedef double weighed(const ng_contract *contract, const double *x, const double *other, const double *d);
+
+static double weighed_norm(const ng_contract *contract, const double *x, const double *gamma, const double *d) {
+    static const double beta[WIDTH] = {0};
+    ng_triple y[WIDTH], statistics[2];
+    double sum = 0;
+    cr_assert(ng_fp64_norm(contract, x, gamma, beta, WIDTH, 1e-5, y, statistics) == NG_OK);
+    for (int i = 0; i < WIDTH; i++)
+        sum += d[i] * y[i].high;
+    return sum;
+}
+static double weighed_activation(const ng_contract *contract, const double *x, const double *u, const double *d) {
+    ng_triple y[WIDTH];
+    double sum = 0;
+    cr_assert(ng_fp64_activation(contract, x, u, WIDTH, y) == NG_OK);
+    for (int i = 0; i < WIDTH; i++)
+        sum += d[i] * y[i].high;
+    return sum;
+}
+static double weighed_loss(const ng_contract *contract, const double *x, const double *unused, const double *d) {
+    ng_triple out[3];
+    (void)unused;
+    cr_assert(ng_fp64_loss(contract, x, WIDTH, 2, out) == NG_OK);
+    return d[0] * out[0].high;
+}
+
+static void expect_differences(const char *what, weighed *forward, const ng_contract *contract, const double *x, const double *other, const double *d, int of_other, const ng_triple *gradient) {
+    for (int i = 0; i < WIDTH; i++) {
+        double up[WIDTH], down[WIDTH];
+        for (int j = 0; j < WIDTH; j++) {
+            const double at = of_other ? other[j] : x[j];
+            up[j] = at + (i == j ? nudge : 0);
+            down[j] = at - (i == j ? nudge : 0);
+        }
+        const double difference = (of_other ? forward(contract, x, up, d) - forward(contract, x, down, d) : forward(contract, up, other, d) - forward(contract, down, other, d)) / (2 * nudge);
+        cr_expect(fabs(difference - gradient[i].high) < 2e-7, "%s[%d]: %.12g, by differences %.12g", what, i, gradient[i].high, difference);
+    }
+}
+
+static void test_fp64_gradients(void) {
+    double x[WIDTH], other[WIDTH], d[WIDTH];
+    ng_triple dx[WIDTH], du[WIDTH], y[WIDTH], statistics[2], out[3], column[2];
+    uint64_t seed = 21;
+    for (int i = 0; i < WIDTH; i++)
+        x[i] = 2 * draw(&seed), other[i] = draw(&seed), d[i] = draw(&seed);
+    for (int kind = NG_LAYER_NORM; kind <= NG_RMS_NORM; kind++) {
+        const ng_contract c = {.norm = {.kind = (ng_norm_kind)kind, .zero_centered = kind == NG_RMS_NORM}};
+        cr_assert(ng_fp64_norm(&c, x, other, d, WIDTH, 1e-5, y, statistics) == NG_OK);
+        cr_assert(ng_fp64_norm_backward(&c, x, d, other, WIDTH, statistics[0].high, statistics[1].high, dx) == NG_OK);
+        expect_differences("norm's dx", weighed_norm, &c, x, other, d, 0, dx);
+        for (int i = 0; i < WIDTH; i++) { /* of one row: d times the normalised element */
+            cr_assert(ng_fp64_norm_column(&c, x + i, d + i, &statistics[0].high, &statistics[1].high, 1, column) == NG_OK);
+            du[i] = column[0];
+            cr_expect(column[1].high == d[i]);
+        }
+        expect_differences("dgamma", weighed_norm, &c, x, other, d, 1, du);
+    }
+    for (int kind = NG_SWIGLU; kind <= NG_GELU_TANH; kind++) {
+        const ng_contract c = {.activation = {(ng_activation_kind)kind}, .layer = {.exp_error = 2}};
+        cr_assert(ng_fp64_activation_backward(&c, x, other, d, WIDTH, dx, du) == NG_OK);
+        expect_differences("activation's dx", weighed_activation, &c, x, other, d, 0, dx);
+        if (kind == NG_SWIGLU) expect_differences("du", weighed_activation, &c, x, other, d, 1, du);
+    }
+    const ng_contract c = {.layer = {.exp_error = 2}};
+    cr_assert(ng_fp64_loss(&c, x, WIDTH, 2, out) == NG_OK);
+    cr_assert(ng_fp64_loss_backward(&c, x, WIDTH, 2, out[1].high, out[2].high, d[0], dx) == NG_OK);
+    expect_differences("the loss's dx", weighed_loss, &c, x, other, d, 0, dx);
+}
+
+/* The first step of AdamW from nothing: m = (1 - b1) g, v = (1 - b2) g^2, so that p moves by a g / (|g| + e) after its decay. */
+static void test_fp64_adamw(void) {
+    const double scalars[NG_SCALARS] = {[NG_LEARNING_RATE] = 0.01, [NG_BETA1] = 0.9, [NG_BETA2] = 0.999, [NG_EPSILON] = 1e-8, [NG_WEIGHT_DECAY] = 0.1, [NG_STEP] = 1};
+    const double p[3] = {1, -2, 0.5}, g[3] = {0.3, -4, 1e-7}, zero[3] = {0};
+    ng_triple all[9], *out[3] = {all, all + 3, all + 6};
+    cr_assert(ng_fp64_adamw(scalars, p, g, zero, zero, 3, out) == NG_OK);
+    for (int i = 0; i < 3; i++) {
+        const double want = p[i] * (1 - 0.001) - 0.01 * g[i] / (fabs(g[i]) + 1e-8);
+        cr_expect(fabs(out[0][i].high - want) < 1e-15 && fabs(out[1][i].high - 0.1 * g[i]) < 1e-15 && fabs(out[2][i].high - 0.001 * g[i] * g[i]) < 1e-15, "%d: %.17g, expected %.17g", i,
+                  out[0][i].high, want);
+    }
+    ng_triple norm, clipped[3];
+    cr_assert(ng_fp64_norm2((const double[]){3, 4, 12}, 3, &norm) == NG_OK && norm.high == 13);
+    cr_assert(ng_fp64_clip((const double[]){3, 4, 12}, 3, 13, 20, clipped) == NG_OK && clipped[0].high == 3 && clipped[2].high == 12);
+    cr_assert(ng_fp64_clip((const double[]){3, 4, 12}, 3, 13, 6.5, clipped) == NG_OK && fabs(clipped[0].high - 1.5) < 1e-6 && fabs(clipped[2].high - 6) < 1e-6);
+}
+
 const ng_test ng_tests[] = {
     {"layers", "exp in binary64 is within 2 u", test_exp, 0},
     {"layers", "a running analysis covers binary64's own errors", test_wide, 0},
@@ -247,5 +339,7 @@ const ng_test ng_tests[] = {
     {"layers", "attention of queries that see all alike, one token, one key", test_known, 0},
     {"layers", "what is not finite stays where it is seen", test_nonfinite, 0},
     {"layers", "rotations that are known", test_rope, 0},
+    {"layers", "gradients of the binary64 references are those of differences", test_fp64_gradients, 0},
+    {"layers", "AdamW's first step, a norm, a clipped gradient", test_fp64_adamw, 0},
 };
 const size_t ng_test_count = sizeof ng_tests / sizeof *ng_tests;
