@@ -13,7 +13,9 @@
  *   dq_i = chain over j of t_ij k_j, dk_j = chain over i >= j of t_ij q_i, dv_j = chain over i >= j of p_ij g_i.
  *   With NG_ATTENTION_MMA, both: operands of the five products (q k, g v, e v, t k, t q, p g) are the bf16 inputs and e, p, t rounded to
  *   bf16; each product is a sum of tensor-core steps (ng_mma of the device: groups of k = 16 truncated at 24 or more fraction bits,
- *   see reference/attention.c), taken in any order; fully masked groups may be left out. l sums e before it is rounded.
+ *   see reference/attention.c), taken in any order. l sums e before it is rounded; l and r are sums
+ *   in any order. Masked places are zeros that are multiplied all the same: within a group of NG_ATTENTION_GROUP tokens, a masked infinity or NaN
+ *   may spoil a result.
  * NG_OP_ROPE                IN, OUT [T][3 D]; PARAMETER, PARAMETER_2 [sequence][d / 2] in `compute`: cosines c, sines s. Queries and keys
  *   (values are copied): with x = element i, y = element i + d / 2 of a head, i < d / 2, at the token's place in its sequence:
  *   x' = fl(fl(x c) - fl(y s)), y' = fl(fl(y c) + fl(x s)); inverse: s negated. (arXiv:2104.09864, in halves as GPT-NeoX.)
@@ -42,6 +44,8 @@ typedef enum ng_attention_products {
     NG_ATTENTION_CHAIN, /* fma, in the stated order */
     NG_ATTENTION_MMA,   /* bf16 tensor-core steps */
 } ng_attention_products;
+
+enum { NG_ATTENTION_GROUP = 64 };
 
 typedef struct ng_layer {
     ng_format_id compute; /* NG_FP32 or NG_FP64 */

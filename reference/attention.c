@@ -150,7 +150,7 @@ static void forward_row(const work *w, int64_t i, int64_t n, double *restrict va
     for (int64_t c = 0; c < h->d; c++) {
         value[c] /= l;
         if (!isfinite(value[c])) {
-            bound[c] = meets_lost_weight(w, n, c) || w->mma ? INFINITY : 0;
+            bound[c] = meets_lost_weight(w, n, c) ? INFINITY : 0;
             continue;
         }
         if (!(bound[c] < g * most / 4)) { /* the sum of magnitudes is at most bound / g */
@@ -235,10 +235,33 @@ static void finish_backward(const work *w, const double *value, double *bound) {
     const ng_attention_head *h = w->head;
     for (int64_t row = 0; row < 3 * h->s; row++)
         for (int64_t at = row * h->d; at < (row + 1) * h->d; at++) {
-            if (isnan(value[at])) bound[at] = w->mma ? INFINITY : 0;
+            if (isnan(value[at])) bound[at] = 0;
             else if (w->open[row] || !(bound[at] < chain_gamma(1) * most / 4)) bound[at] = INFINITY;
             else bound[at] += 20 * (double)h->s * eta;
         }
+}
+
+/* Tensor cores multiply masked zeros by what is masked: where that is not finite, its group of 64 tokens has no promise but NaN. `masked` [s][d] is
+ * what a result of token i meets behind it (after: up to the group's end), or before it. */
+static void open_group(const ng_attention_head *h, const double *masked, bool after, const double *value, double *bound) {
+    for (int64_t i = 0; i < h->s; i++) {
+        const int64_t start = i / NG_ATTENTION_GROUP * NG_ATTENTION_GROUP, end = start + NG_ATTENTION_GROUP < h->s ? start + NG_ATTENTION_GROUP : h->s;
+        bool met = false;
+        for (int64_t j = after ? i + 1 : start; j < (after ? end : i); j++)
+            for (int64_t c = 0; c < h->d; c++)
+                met = met || !isfinite(masked[j * h->d + c]);
+        for (int64_t at = i * h->d; met && at < (i + 1) * h->d; at++)
+            if (!isnan(value[at])) bound[at] = INFINITY;
+    }
+}
+
+static void open_groups(const work *w, bool backward, const double *value, double *bound) {
+    const ng_attention_head *h = w->head;
+    const int64_t part = h->s * h->d;
+    open_group(h, backward ? h->k : h->v, true, value, bound);
+    if (!backward) return;
+    open_group(h, h->q, false, value + part, bound + part);
+    open_group(h, h->g, false, value + 2 * part, bound + 2 * part);
 }
 
 /* ---- the head -----------------------------------------------------------------------------------------------------*/
@@ -301,8 +324,7 @@ ng_status ng_attention_fast(const ng_attention_head *head, bool backward, double
         else forward_row(&w, i, n, value + i * head->d, bound + i * head->d);
     }
     if (backward) finish_backward(&w, value, bound);
-    for (int64_t i = 0; w.mma && w.nonfinite && i < (backward ? 3 : 1) * head->s * head->d; i++)
-        bound[i] = INFINITY; /* masked zeros meet infinities in a step */
+    if (w.mma && w.nonfinite) open_groups(&w, backward, value, bound);
     for (int64_t i = 0; i < (backward ? 3 : 1) * head->s * head->d; i++)
         bound[i] *= 1 + 0x1p-18; /* its own roundings */
     release(&w);
