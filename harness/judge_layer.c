@@ -156,15 +156,18 @@ static ng_status prepare_embedding_backward(subject *s, ng_error *error) {
 /* One row of the vocabulary; terms of a column in the order of the tokens. */
 static void embedding_gradient_row(subject *s, int64_t row) {
     double *terms = malloc(sizeof *terms * (size_t)s->m);
+    int64_t *rows = malloc(sizeof *rows * (size_t)s->m), count = 0;
+    for (int64_t i = 0; i < s->m && rows; i++)
+        if (token_of(s, i) == row) rows[count++] = i;
     for (int64_t j = 0; j < s->n; j++) {
-        ng_layer_value v = {NAN, 0, 0, 0}; /* what no kernel gives */
-        int64_t count = 0;
-        for (int64_t i = 0; i < s->m && terms; i++)
-            if (token_of(s, i) == row) terms[count++] = ng_get_value(&s->in, i, j);
+        ng_layer_value v = {NAN, 0, 0, 0}; /* no memory: what no kernel gives */
+        for (int64_t i = 0; i < count && terms; i++)
+            terms[i] = ng_get_value(&s->in, rows[i], j);
         if (terms && count) v = ng_reference_chain(s->layer, &s->kernel->contract.cast, ng_get_value(&s->second, row, j), terms, count);
-        else if (terms) v = (ng_layer_value){ng_get_value(&s->second, row, j), 0, 0, ng_get_code(&s->second, row, j)}; /* untouched */
+        else if (terms && rows) v = (ng_layer_value){ng_get_value(&s->second, row, j), 0, 0, ng_get_code(&s->second, row, j)}; /* untouched */
         put(s, row, j, &v);
     }
+    free(rows);
     free(terms);
 }
 

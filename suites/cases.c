@@ -144,9 +144,10 @@ const ng_case_row ng_case_rows[] = {
     {"speed", NG_OP_OPTIMIZER, "clip/fp32/cuda/*", "parameters", 8192, 8192, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = CLIP},
 
     /* ---- attention, rotary position, embedding: problems are tokens x width, with heads of a token and tokens of a sequence ------*/
-#define ATTENTION(problem, m, n, data, level_, heads, sequence)                                                                      \
-    {"attention", NG_OP_ATTENTION_FORWARD, "*", problem, m, n, 0, data, PRE, .level = level_, .scalars = HEADS(heads, sequence)},   \
-    {"attention", NG_OP_ATTENTION_BACKWARD, "*", problem, m, n, 0, data, PRE, .level = level_, .scalars = HEADS(heads, sequence)}
+#define ATTENTION_OF(kernels, problem, m, n, data, level_, heads, sequence)                                                              \
+    {"attention", NG_OP_ATTENTION_FORWARD, kernels, problem, m, n, 0, data, PRE, .level = level_, .scalars = HEADS(heads, sequence)},   \
+    {"attention", NG_OP_ATTENTION_BACKWARD, kernels, problem, m, n, 0, data, PRE, .level = level_, .scalars = HEADS(heads, sequence)}
+#define ATTENTION(...) ATTENTION_OF("*", __VA_ARGS__)
     ATTENTION("tails", 74, 30, ORDINARY, NG_SMOKE, 3, 37),
     /* one query sees one key; one head; a head of one element */
     ATTENTION("single tokens", 5, 48, ORDINARY, NG_CI, 3, 1),
@@ -159,10 +160,11 @@ const ng_case_row ng_case_rows[] = {
     {"attention", NG_OP_ATTENTION_FORWARD, "*/[bf]*", NULL, 32, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30, .scalars = HEADS(2, 16)},
     {"attention", NG_OP_ATTENTION_BACKWARD, "*/[bf]*", NULL, 32, 64, 0, ORDINARY, PRE, .level = NG_CI, .repeats = 30, .scalars = HEADS(2, 16)},
     /* layers of real models: 32 heads of 64 and 128 */
-    ATTENTION("32 heads of 64", 2 * 512, 2048, ORDINARY, NG_NIGHTLY, 32, 512),
-    ATTENTION("32 heads of 128", 1024, 4096, ORDINARY, NG_NIGHTLY, 32, 1024),
-    ATTENTION("32 heads of 128", 2048, 4096, ORDINARY, NG_NIGHTLY, 32, 2048),
-    ATTENTION("training", 16 * 256, 512, ORDINARY, NG_NIGHTLY, 8, 256),
+    ATTENTION_OF("*/bf16/*", "32 heads of 64", 2 * 512, 2048, ORDINARY, NG_NIGHTLY, 32, 512),
+    ATTENTION_OF("*/bf16/cuda/*", "32 heads of 128", 1024, 4096, ORDINARY, NG_NIGHTLY, 32, 1024),
+    ATTENTION_OF("*/bf16/cuda/*-mma", "32 heads of 128", 2048, 4096, ORDINARY, NG_NIGHTLY, 32, 2048),
+    ATTENTION_OF("*/cuda/*", "training", 16 * 256, 512, ORDINARY, NG_NIGHTLY, 8, 256),
+    ATTENTION_OF("*/cuda/*", "training", 32 * 512, 512, ORDINARY, NG_NIGHTLY, 8, 512),
     {"attention", NG_OP_ATTENTION_FORWARD, "*/fp64/*", "tails", 46, 12, 0, DATA(NG_NORMAL, NG_STUDENT), PRE, .level = NG_SMOKE, .scalars = HEADS(2, 23)},
     {"attention", NG_OP_ATTENTION_BACKWARD, "*/fp64/*", "tails", 46, 12, 0, DATA(NG_NORMAL, NG_STUDENT), PRE, .level = NG_SMOKE, .scalars = HEADS(2, 23)},
     {"attention", NG_OP_ATTENTION_FORWARD, "*/fp64/*", NULL, 32, 16, 0, DATA(NG_NONFINITE), PRE, .level = NG_CI, .scalars = HEADS(2, 16)},
@@ -171,19 +173,19 @@ const ng_case_row ng_case_rows[] = {
     {"rope", NG_OP_ROPE, "*", "heads", 64, 128, 0, DATA(NG_OUTLIERS, NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE), PRE, .level = NG_CI, .scalars = HEADS(2, 16)},
     {"rope", NG_OP_ROPE, "*", "single tokens", 7, 18, 0, ORDINARY, PRE, .level = NG_CI, .scalars = HEADS(9, 1)},
     {"rope", NG_OP_ROPE, "*/bf16/*", "rows", 65600, 4, 0, ORDINARY, PRE, .level = NG_CI, .scalars = HEADS(1, 64)},
-    {"rope", NG_OP_ROPE, "*", "32 heads of 128", 2048, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = HEADS(32, 2048)},
+    {"rope", NG_OP_ROPE, "*/cuda/*", "32 heads of 128", 2048, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY, .scalars = HEADS(32, 2048)},
     {"layers", NG_OP_ADD, "*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
     {"layers", NG_OP_ADD, "*/fp64/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
     {"layers", NG_OP_ADD, "*", NULL, 16, 256, 0, DATA(NG_OUTLIERS, NG_SUBNORMAL, NG_NEAR_OVERFLOW, NG_NONFINITE), PRE, .level = NG_CI},
     {"layers", NG_OP_ADD, "*", "rows", 65600, 3, 0, ORDINARY, PRE, .level = NG_CI},
-    {"layers", NG_OP_ADD, "*", "residual", 4096, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"layers", NG_OP_ADD, "*/cuda/*", "residual", 4096, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
     {"layers", NG_OP_TRANSPOSE, "*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
     {"layers", NG_OP_TRANSPOSE, "*/fp64/*", "tails", 33, 161, 0, ORDINARY, PRE, .level = NG_SMOKE},
     {"layers", NG_OP_TRANSPOSE, "*", NULL, 64, 128, 0, DATA(NG_NONFINITE), PRE, .level = NG_CI},
     {"layers", NG_OP_TRANSPOSE, "*", "one", 1, 1, 0, ORDINARY, PRE, .level = NG_CI},
     {"layers", NG_OP_TRANSPOSE, "*", "rows", 65600, 5, 0, ORDINARY, PRE, .level = NG_CI},
     {"layers", NG_OP_TRANSPOSE, "*", "wide", 3, 65600, 0, ORDINARY, PRE, .level = NG_CI},
-    {"layers", NG_OP_TRANSPOSE, "*", "activations", 4096, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"layers", NG_OP_TRANSPOSE, "*/cuda/*", "activations", 4096, 4096, 0, ORDINARY, PRE, .level = NG_NIGHTLY},
     {"embedding", NG_OP_EMBEDDING_FORWARD, "*", "tails", 75, 37, 41, ORDINARY, PRE, .level = NG_SMOKE},
     {"embedding", NG_OP_EMBEDDING_BACKWARD, "*", "tails", 75, 37, 41, ORDINARY, PRE, .level = NG_SMOKE},
     {"embedding", NG_OP_EMBEDDING_FORWARD, "*/fp64/*", "tails", 75, 37, 41, ORDINARY, PRE, .level = NG_SMOKE},
@@ -195,8 +197,8 @@ const ng_case_row ng_case_rows[] = {
     {"embedding", NG_OP_EMBEDDING_FORWARD, "*", "vocabulary", 64, 24, 70000, ORDINARY, PRE, .level = NG_CI},
     {"embedding", NG_OP_EMBEDDING_BACKWARD, "*", "vocabulary", 64, 8, 70000, ORDINARY, PRE, .level = NG_CI},
     {"embedding", NG_OP_EMBEDDING_BACKWARD, "*", NULL, 64, 32, 9, ORDINARY, PRE, .level = NG_CI, .repeats = 30},
-    {"embedding", NG_OP_EMBEDDING_FORWARD, "*", "training", 8192, 512, 256, ORDINARY, PRE, .level = NG_NIGHTLY},
-    {"embedding", NG_OP_EMBEDDING_BACKWARD, "*", "training", 8192, 512, 256, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"embedding", NG_OP_EMBEDDING_FORWARD, "*/cuda/*", "training", 16384, 512, 256, ORDINARY, PRE, .level = NG_NIGHTLY},
+    {"embedding", NG_OP_EMBEDDING_BACKWARD, "*/cuda/*", "training", 16384, 512, 256, ORDINARY, PRE, .level = NG_NIGHTLY},
 
     /* ---- binary64 throughout: what a training run's exact side is made of ------------------------------------------*/
     {"fp64", NG_OP_GEMM, "gemm/fp64/*", "tails", 17, 23, 41, ORDINARY, PRE, .level = NG_SMOKE},
