@@ -29,6 +29,7 @@ static const ng_kernel_list *const lists[] = {
     &ng_cuda_losses,
     &ng_cuda_attentions,
     &ng_cuda_layers,
+    &ng_cuda_fp64,
     &ng_cublaslt_gemms,
 #endif
 };

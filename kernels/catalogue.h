@@ -25,6 +25,7 @@ extern const ng_kernel_list ng_cuda_optimizers, ng_cuda_activations, ng_cuda_los
 extern const ng_kernel_list ng_cpu_attentions;   /* cpu/attention.c */
 extern const ng_kernel_list ng_cpu_layers;       /* cpu/layer.c */
 extern const ng_kernel_list ng_cuda_attentions, ng_cuda_layers; /* cuda/layer_rows.c */
+extern const ng_kernel_list ng_cuda_fp64;         /* cuda/fp64_rows.c */
 extern const ng_kernel_list ng_cpu_fp64, ng_cpu_fp64_gemms, ng_cpu_fp64_optimizers; /* cpu/fp64.c, fp64_gemm.c, fp64_optimizer.c */
 extern const ng_kernel_list ng_cuda_casts, ng_cuda_quantizers, ng_cuda_dequantizers, ng_cuda_gemms; /* cuda/rows.c */
 extern const ng_kernel_list ng_cuda_norms;       /* cuda/norm_rows.c */

@@ -209,10 +209,87 @@ static void test_embedding(void) {
     }
 }
 
+/* ---- binary64 -----------------------------------------------------------------------------------------------------*/
+static void set_labels(const ng_tensor *t, int64_t classes) {
+    for (int64_t i = 0; i < t->rows; i++)
+        ((int32_t *)t->data)[i] = (int32_t)(hash(3, (uint64_t)i) % (uint64_t)(classes + 1)) - 1;
+}
+
+/* Second moments, standard deviations: positive. */
+static void make_positive(const ng_tensor *t) {
+    for (int64_t i = 0; i < t->rows; i++)
+        for (int64_t j = 0; j < t->columns; j++) {
+            double *x = (double *)((char *)t->data + i * t->row_bytes) + j;
+            *x = __builtin_fabs(*x) + 0.01;
+        }
+}
+
+static void add_fp64(sides *s, const ng_kernel *k, int64_t m, int64_t n, uint64_t seed) {
+    const bool back = k->op == NG_OP_NORM_BACKWARD || k->op == NG_OP_ACTIVATION_BACKWARD || k->op == NG_OP_LOSS_BACKWARD;
+    const bool loss = k->op == NG_OP_LOSS || k->op == NG_OP_LOSS_BACKWARD, norm = k->op == NG_OP_NORM_FORWARD || k->op == NG_OP_NORM_BACKWARD;
+    if (k->op == NG_OP_OPTIMIZER) {
+        add(s, NG_GRADIENT, NG_FP64, m, n, seed, false);
+        make_positive(add(s, NG_OUT, NG_FP64, 1, 1, 1, false));
+        if (k->contract.optimizer.kind != NG_ADAMW_TORCH) return;
+        add(s, NG_PARAMETER, NG_FP64, m, n, seed + 1, false);
+        add(s, NG_MOMENT_1, NG_FP64, m, n, seed + 2, false);
+        make_positive(add(s, NG_MOMENT_2, NG_FP64, m, n, seed + 3, false));
+        return;
+    }
+    add(s, NG_IN, NG_FP64, m, n, seed, true);
+    add(s, NG_OUT, NG_FP64, m, k->op == NG_OP_LOSS ? 1 : n, seed + 1, false);
+    if (loss) set_labels(add_padded(s, NG_LABELS, NG_FP32, m, 1, 0, 1, false), n);
+    if (loss) add(s, NG_ROW_MAX, NG_FP64, m, 1, 3, false), make_positive(add(s, NG_ROW_SUM, NG_FP64, m, 1, 5, false));
+    if (back) add(s, NG_GRADIENT, NG_FP64, m, loss ? 1 : n, seed + 2, false);
+    if (!loss && !norm) add(s, NG_IN_2, NG_FP64, m, n, seed + 4, false), add(s, NG_OUT_2, NG_FP64, m, n, seed + 5, false);
+    if (!norm) return;
+    add(s, NG_PARAMETER, NG_FP64, 1, n, 7, false);
+    add(s, NG_PARAMETER_2, NG_FP64, 1, n, 9, false);
+    add(s, NG_MEAN, NG_FP64, m, 1, 11, false);
+    make_positive(add(s, NG_RSTD, NG_FP64, m, 1, 13, false));
+    if (back) add(s, NG_OUT_2, NG_FP64, 1, n, 1, false), add(s, NG_OUT_3, NG_FP64, 1, n, 1, false);
+}
+
+static void test_fp64(void) {
+    static const int64_t shapes[][2] = {{1, 1}, {33, 161}, {64, 256}, {3, 5003}, {3001, 5}};
+    need_gpu();
+    for (size_t i = 0; i < kernel_count; i++) {
+        const ng_kernel *k = kernels[i];
+        if (k->backend != NG_BACKEND_CUDA || k->in != NG_FP64 || k->op < NG_OP_NORM_FORWARD || k->op > NG_OP_LOSS_BACKWARD) continue;
+        for (size_t at = 0; at < sizeof shapes / sizeof *shapes; at++) {
+            sides s = {0};
+            const ng_problem p = {.op = k->op, .m = shapes[at][0], .n = shapes[at][1],
+                                  .scalars = {[NG_EPSILON] = 1e-5, [NG_LEARNING_RATE] = 1e-3, [NG_BETA1] = 0.9, [NG_BETA2] = 0.999, [NG_WEIGHT_DECAY] = 0.1, [NG_STEP] = 7, [NG_MAX_NORM] = 0.3}};
+            add_fp64(&s, k, p.m, p.n, 2 * at);
+            run(&s, &p, k);
+        }
+    }
+}
+
+static void test_fp64_products(void) {
+    static const int64_t shapes[][3] = {{1, 1, 1}, {17, 23, 41}, {64, 128, 16}, {65, 130, 333}};
+    need_gpu();
+    for (size_t i = 0; i < kernel_count; i++) {
+        const ng_kernel *k = kernels[i];
+        const ng_contract *c = &k->contract;
+        if (k->backend != NG_BACKEND_CUDA || k->in != NG_FP64 || k->op != NG_OP_GEMM) continue;
+        for (size_t at = 0; at < sizeof shapes / sizeof *shapes; at++) {
+            sides s = {0};
+            const ng_problem p = {.op = k->op, .m = shapes[at][0], .n = shapes[at][1], .k = shapes[at][2]};
+            add(&s, NG_A, NG_FP64, c->a_transposed ? p.k : p.m, c->a_transposed ? p.m : p.k, at, true);
+            add(&s, NG_B, NG_FP64, c->b_transposed ? p.k : p.n, c->b_transposed ? p.n : p.k, at + 7, false);
+            add(&s, NG_OUT, NG_FP64, p.m, p.n, at + 9, false);
+            run(&s, &p, k);
+        }
+    }
+}
+
 const ng_test ng_tests[] = {
     {"cuda", "attention equals the CPU's", test_attention, 300},
     {"cuda", "rotary position equals the CPU's", test_rope, 300},
     {"cuda", "addition and transposition equal the CPU's", test_add_and_transpose, 300},
     {"cuda", "embedding and its gradient equal the CPU's", test_embedding, 300},
+    {"cuda", "norms, activations, losses and AdamW in binary64 equal the CPU's", test_fp64, 300},
+    {"cuda", "products in binary64 equal the CPU's", test_fp64_products, 300},
 };
 const size_t ng_test_count = sizeof ng_tests / sizeof *ng_tests;

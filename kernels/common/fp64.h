@@ -53,4 +53,45 @@ NG_HD double ng_logistic64(double a) {
 #define NG_GELU_C2_64 (NG_GELU_C1_64 * 0.044715)
 NG_HD double ng_gelu_argument64(double x) { return x * (x * x * NG_GELU_C2_64 + NG_GELU_C1_64); }
 
+NG_HD double ng_activate64(ng_activation_kind kind, double x, double u) {
+    return kind == NG_SWIGLU ? x * ng_logistic64(x) * u : x * ng_logistic64(ng_gelu_argument64(x));
+}
+NG_HD double ng_activate_backward64(ng_activation_kind kind, double x, double u, double d, double *du) {
+    if (kind == NG_SWIGLU) {
+        const double s = ng_logistic64(x);
+        *du = d * (x * s);
+        return d * u * (s * (x * (1 - s) + 1));
+    }
+    const double s = ng_logistic64(ng_gelu_argument64(x)), slope = x * x * (3 * NG_GELU_C2_64) + NG_GELU_C1_64;
+    return d * (x * s * ((1 - s) * slope) + s);
+}
+
+/* ---- norms and sums --------------------------------------------------------------------------------------------------
+ * The order of sums, so that both backends have one: over a row, NG_FP64_LANES chains, the k-th over the columns k, k + NG_FP64_LANES ..., halved
+ * (s_k + s_(k + n/2) until one is left); over rows, NG_FP64_GROUPS chains likewise, added in order. */
+enum { NG_FP64_LANES = 32, NG_FP64_GROUPS = 8, NG_FP64_NORM2_CHAINS = 1024 };
+
+NG_HD double ng_norm_hat64(bool centered, double x, double mean, double rstd) { return (centered ? x - mean : x) * rstd; }
+NG_HD double ng_norm_weight64(bool zero_centered, double gamma) { return zero_centered ? 1 + gamma : gamma; }
+
+/* ---- AdamW -----------------------------------------------------------------------------------------------------------*/
+typedef struct ng_adam_factors64 {
+    double b1, a1, b2, a2, epsilon, d, l1, s2;
+} ng_adam_factors64;
+
+NG_HD void ng_adam64(const ng_adam_factors64 *f, double g, double *p, double *m, double *v) {
+    *m = f->b1 * *m + f->a1 * g;
+    *v = f->b2 * *v + f->a2 * g * g;
+    *p = f->d * *p - f->l1 * (*m / (ng_sqrt64(*v) * f->s2 + f->epsilon));
+}
+NG_HD double ng_clip_factor64(double most, double norm) { return most / (norm + 1e-6); }
+
+static inline ng_adam_factors64 ng_adam_factors64_of(const double *scalars) {
+    const double a = scalars[NG_LEARNING_RATE], b1 = scalars[NG_BETA1], b2 = scalars[NG_BETA2];
+    const int64_t t = (int64_t)scalars[NG_STEP];
+    const ng_adam_factors64 f = {b1, 1 - b1, b2, 1 - b2, scalars[NG_EPSILON], 1 - a * scalars[NG_WEIGHT_DECAY],
+                                 a / ng_one_minus_power(b1, t), 1 / ng_sqrt64(ng_one_minus_power(b2, t))};
+    return f;
+}
+
 #endif

@@ -2,6 +2,7 @@
  * sums over rows, are the unit of parallel work. */
 #include "kernels/catalogue.h"
 #include "kernels/common/fp64.h"
+#include "kernels/common/fp64_rows.h"
 #include "kernels/cpu/cpu.h"
 
 #include <stdlib.h>
@@ -18,24 +19,32 @@ static ng_status check_64(const ng_launch *launch, const ng_role *roles, int cou
 #define CHECK(launch, rows, columns, ...) \
     check_64(launch, (const ng_role[]){__VA_ARGS__}, (int)(sizeof((const ng_role[]){__VA_ARGS__}) / sizeof(ng_role)), rows, columns)
 
+/* ---- sums: the order of common/fp64.h -------------------------------------------------------------------------------*/
+static double halve(double *s, int n) {
+    for (int h = n / 2; h; h /= 2)
+        for (int k = 0; k < h; k++)
+            s[k] += s[k + h];
+    return s[0];
+}
+
 /* ---- norms --------------------------------------------------------------------------------------------------------*/
-static double weight(const ng_kernel *kernel, double gamma) { return kernel->contract.norm.zero_centered ? 1 + gamma : gamma; }
+static bool is_centered(const ng_kernel *kernel) { return kernel->contract.norm.kind == NG_LAYER_NORM; }
 
 static void norm_row(const ng_kernel *kernel, const ng_launch *launch, int64_t row) {
     const int64_t n = launch->problem->n;
-    const bool centered = kernel->contract.norm.kind == NG_LAYER_NORM;
-    const ng_f64 *x = row_of(launch, NG_IN, row), *gamma = row_of(launch, NG_PARAMETER, 0);
+    const bool centered = is_centered(kernel), zero_centered = kernel->contract.norm.zero_centered;
+    const ng_f64 *x = row_of(launch, NG_IN, row), *gamma = row_of(launch, NG_PARAMETER, 0), *beta = centered ? row_of(launch, NG_PARAMETER_2, 0) : NULL;
     ng_f64 *y = row_of(launch, NG_OUT, row);
-    double mean = 0, squares = 0;
+    double sums[NG_FP64_LANES] = {0}, squares[NG_FP64_LANES] = {0};
     for (int64_t j = 0; j < n && centered; j++)
-        mean += x[j];
-    mean /= (double)n;
+        sums[j % NG_FP64_LANES] += x[j];
+    const double mean = halve(sums, NG_FP64_LANES) / (double)n;
     for (int64_t j = 0; j < n; j++)
-        squares += (x[j] - mean) * (x[j] - mean);
-    const double rstd = 1 / ng_sqrt64(squares / (double)n + launch->problem->scalars[NG_EPSILON]);
+        squares[j % NG_FP64_LANES] += (x[j] - mean) * (x[j] - mean);
+    const double rstd = 1 / ng_sqrt64(halve(squares, NG_FP64_LANES) / (double)n + launch->problem->scalars[NG_EPSILON]);
     for (int64_t j = 0; j < n; j++) {
-        y[j] = (x[j] - mean) * rstd * weight(kernel, gamma[j]);
-        if (centered) y[j] += row_of(launch, NG_PARAMETER_2, 0)[j];
+        const double scaled = ng_norm_hat64(true, x[j], mean, rstd) * ng_norm_weight64(zero_centered, gamma[j]);
+        y[j] = centered ? scaled + beta[j] : scaled;
     }
     if (centered && is_there(launch, NG_MEAN)) *row_of(launch, NG_MEAN, row) = mean;
     if (is_there(launch, NG_RSTD)) *row_of(launch, NG_RSTD, row) = rstd;
@@ -43,7 +52,7 @@ static void norm_row(const ng_kernel *kernel, const ng_launch *launch, int64_t r
 
 static ng_status launch_norm(const ng_kernel *kernel, const ng_launch *launch) {
     const int64_t rows = launch->problem->m, n = launch->problem->n;
-    const bool centered = kernel->contract.norm.kind == NG_LAYER_NORM;
+    const bool centered = is_centered(kernel);
     ng_status status = CHECK(launch, rows, n, NG_IN, NG_OUT);
     if (!status) status = CHECK(launch, 1, n, NG_PARAMETER);
     if (!status && centered) status = CHECK(launch, 1, n, NG_PARAMETER_2);
@@ -56,45 +65,47 @@ static ng_status launch_norm(const ng_kernel *kernel, const ng_launch *launch) {
     return NG_OK;
 }
 
-/* h_j of a row. */
-static double hat(const ng_launch *launch, bool centered, int64_t row, double x) {
-    return (centered ? x - *row_of(launch, NG_MEAN, row) : x) * *row_of(launch, NG_RSTD, row);
-}
-
 static void norm_gradient_row(const ng_kernel *kernel, const ng_launch *launch, int64_t row) {
     const int64_t n = launch->problem->n;
-    const bool centered = kernel->contract.norm.kind == NG_LAYER_NORM;
+    const bool centered = is_centered(kernel), zero_centered = kernel->contract.norm.zero_centered;
     const ng_f64 *x = row_of(launch, NG_IN, row), *dy = row_of(launch, NG_GRADIENT, row), *gamma = row_of(launch, NG_PARAMETER, 0);
+    const double mean = centered ? *row_of(launch, NG_MEAN, row) : 0, rstd = *row_of(launch, NG_RSTD, row);
     ng_f64 *dx = row_of(launch, NG_OUT, row);
-    double c1 = 0, c2 = 0;
+    double s1[NG_FP64_LANES] = {0}, s2[NG_FP64_LANES] = {0};
     for (int64_t j = 0; j < n; j++) {
-        const double g = dy[j] * weight(kernel, gamma[j]);
-        if (centered) c1 += g;
-        c2 += g * hat(launch, centered, row, x[j]);
+        const double g = dy[j] * ng_norm_weight64(zero_centered, gamma[j]);
+        if (centered) s1[j % NG_FP64_LANES] += g;
+        s2[j % NG_FP64_LANES] += g * ng_norm_hat64(centered, x[j], mean, rstd);
     }
-    c1 /= (double)n;
-    c2 /= (double)n;
+    const double c1 = halve(s1, NG_FP64_LANES) / (double)n, c2 = halve(s2, NG_FP64_LANES) / (double)n;
     for (int64_t j = 0; j < n; j++)
-        dx[j] = *row_of(launch, NG_RSTD, row) * (dy[j] * weight(kernel, gamma[j]) - c1 - hat(launch, centered, row, x[j]) * c2);
+        dx[j] = rstd * (dy[j] * ng_norm_weight64(zero_centered, gamma[j]) - c1 - ng_norm_hat64(centered, x[j], mean, rstd) * c2);
 }
 
 enum { STRIP = 64 };
 static void norm_parameter_gradients(const ng_launch *launch, bool centered, int64_t from, int64_t count) {
-    double dgamma[STRIP] = {0}, dbeta[STRIP] = {0};
+    double dgamma[NG_FP64_GROUPS][STRIP] = {{0}}, dbeta[NG_FP64_GROUPS][STRIP] = {{0}};
     for (int64_t row = 0; row < launch->problem->m; row++) {
-        const ng_f64 *x = row_of(launch, NG_IN, row), *dy = row_of(launch, NG_GRADIENT, row);
+        const ng_f64 *x = row_of(launch, NG_IN, row) + from, *dy = row_of(launch, NG_GRADIENT, row) + from;
+        const double mean = centered ? *row_of(launch, NG_MEAN, row) : 0, rstd = *row_of(launch, NG_RSTD, row);
+        const int64_t group = row % NG_FP64_GROUPS;
         for (int64_t j = 0; j < count; j++) {
-            dgamma[j] += dy[from + j] * hat(launch, centered, row, x[from + j]);
-            dbeta[j] += dy[from + j];
+            dgamma[group][j] += dy[j] * ng_norm_hat64(centered, x[j], mean, rstd);
+            dbeta[group][j] += dy[j];
         }
     }
-    memcpy(row_of(launch, NG_OUT_2, 0) + from, dgamma, (size_t)count * sizeof *dgamma);
-    if (centered) memcpy(row_of(launch, NG_OUT_3, 0) + from, dbeta, (size_t)count * sizeof *dbeta);
+    for (int group = 1; group < NG_FP64_GROUPS; group++)
+        for (int64_t j = 0; j < count; j++) {
+            dgamma[0][j] += dgamma[group][j];
+            dbeta[0][j] += dbeta[group][j];
+        }
+    memcpy(row_of(launch, NG_OUT_2, 0) + from, dgamma[0], (size_t)count * sizeof *dgamma[0]);
+    if (centered) memcpy(row_of(launch, NG_OUT_3, 0) + from, dbeta[0], (size_t)count * sizeof *dbeta[0]);
 }
 
 static ng_status launch_norm_backward(const ng_kernel *kernel, const ng_launch *launch) {
     const int64_t rows = launch->problem->m, n = launch->problem->n;
-    const bool centered = kernel->contract.norm.kind == NG_LAYER_NORM;
+    const bool centered = is_centered(kernel);
     ng_status status = CHECK(launch, rows, n, NG_IN, NG_GRADIENT, NG_OUT);
     if (!status) status = CHECK(launch, 1, n, NG_PARAMETER, NG_OUT_2);
     if (!status) status = CHECK(launch, rows, 1, NG_RSTD);
@@ -112,20 +123,6 @@ static ng_status launch_norm_backward(const ng_kernel *kernel, const ng_launch *
 }
 
 /* ---- activations --------------------------------------------------------------------------------------------------*/
-static double activate(ng_activation_kind kind, double x, double u) {
-    return kind == NG_SWIGLU ? x * ng_logistic64(x) * u : x * ng_logistic64(ng_gelu_argument64(x));
-}
-
-static double activate_backward(ng_activation_kind kind, double x, double u, double d, double *du) {
-    if (kind == NG_SWIGLU) {
-        const double s = ng_logistic64(x);
-        *du = d * (x * s);
-        return d * u * (s * (x * (1 - s) + 1));
-    }
-    const double s = ng_logistic64(ng_gelu_argument64(x)), slope = x * x * (3 * NG_GELU_C2_64) + NG_GELU_C1_64;
-    return d * (x * s * ((1 - s) * slope) + s);
-}
-
 static ng_status launch_activation(const ng_kernel *kernel, const ng_launch *launch) {
     const int64_t rows = launch->problem->m, n = launch->problem->n;
     const ng_activation_kind kind = kernel->contract.activation.kind;
@@ -141,7 +138,7 @@ static ng_status launch_activation(const ng_kernel *kernel, const ng_launch *lau
         ng_f64 *out = row_of(launch, NG_OUT, row);
         for (int64_t j = 0; j < n; j++) {
             double du = 0;
-            out[j] = backward ? activate_backward(kind, x[j], u[j], row_of(launch, NG_GRADIENT, row)[j], &du) : activate(kind, x[j], u[j]);
+            out[j] = backward ? ng_activate_backward64(kind, x[j], u[j], row_of(launch, NG_GRADIENT, row)[j], &du) : ng_activate64(kind, x[j], u[j]);
             if (gated && backward) row_of(launch, NG_OUT_2, row)[j] = du;
         }
     }
@@ -153,12 +150,13 @@ static int32_t label_of(const ng_launch *launch, int64_t row) { return (int32_t)
 
 static void loss_row(const ng_launch *launch, int64_t row) {
     const ng_f64 *x = row_of(launch, NG_IN, row);
-    double max = x[0], sum = 0;
+    double max = x[0], sums[NG_FP64_LANES] = {0};
     for (int64_t j = 1; j < launch->problem->n; j++)
         max = x[j] > max || x[j] != x[j] ? x[j] : max;
     max += 0.0;
     for (int64_t j = 0; j < launch->problem->n; j++)
-        sum += ng_exp64(x[j] - max);
+        sums[j % NG_FP64_LANES] += ng_exp64(x[j] - max);
+    const double sum = halve(sums, NG_FP64_LANES);
     const int32_t label = label_of(launch, row);
     *row_of(launch, NG_OUT, row) = label < 0 ? 0 : max - x[label] + ng_log(sum);
     if (is_there(launch, NG_ROW_MAX)) *row_of(launch, NG_ROW_MAX, row) = max;
@@ -196,27 +194,16 @@ static ng_status launch_loss(const ng_kernel *kernel, const ng_launch *launch) {
 }
 
 /* ---- catalogue ----------------------------------------------------------------------------------------------------*/
-#define ROW(name_, operation, function, ...)                                                                        \
-    {.name = name_, .op = operation, .backend = NG_BACKEND_CPU, .in = NG_FP64, .in_b = NG_NO_FORMAT, .out = NG_FP64, \
-     .contract = {.cast = {NG_RN_EVEN, NG_SR_CARRY, 0, false, NG_NAN_CANONICAL}, .determinism = NG_DETERMINISTIC,   \
-                  .layer = {.compute = NG_FP64, .exp_error = 2}, __VA_ARGS__},                                      \
-     .supports = ng_cpu_supports, .launch = function},
-#define NORM(name, kind_, zero, suffix)                                                                             \
-    ROW(name "/fp64->fp64/cpu/fp64-params" suffix, NG_OP_NORM_FORWARD, launch_norm, .norm = {.kind = kind_, .parameters = NG_FP64, .zero_centered = zero}) \
-    ROW(name "-backward/fp64/cpu/fp64-params" suffix, NG_OP_NORM_BACKWARD, launch_norm_backward, .norm = {.kind = kind_, .parameters = NG_FP64, .zero_centered = zero})
-#define ACTIVATION(name, kind_)                                                                                     \
-    ROW(name "/fp64->fp64/cpu/plain", NG_OP_ACTIVATION, launch_activation, .activation = {kind_})                   \
-    ROW(name "-backward/fp64/cpu/plain", NG_OP_ACTIVATION_BACKWARD, launch_activation, .activation = {kind_})
+#define NG_FP64(name_, OPERATION, variant, ...)                                                                      \
+    {.name = name_ "/cpu/" variant, .op = OPERATION, .backend = NG_BACKEND_CPU, .in = NG_FP64, .in_b = NG_NO_FORMAT, .out = NG_FP64, \
+     .contract = NG_FP64_CONTRACT(__VA_ARGS__), .supports = ng_cpu_supports, .launch = NG_FP64_LAUNCH_##OPERATION},
+#define NG_FP64_LAUNCH_NG_OP_NORM_FORWARD launch_norm
+#define NG_FP64_LAUNCH_NG_OP_NORM_BACKWARD launch_norm_backward
+#define NG_FP64_LAUNCH_NG_OP_ACTIVATION launch_activation
+#define NG_FP64_LAUNCH_NG_OP_ACTIVATION_BACKWARD launch_activation
+#define NG_FP64_LAUNCH_NG_OP_LOSS launch_loss
+#define NG_FP64_LAUNCH_NG_OP_LOSS_BACKWARD launch_loss
 
-static const ng_kernel kernels[] = {
-    NORM("layernorm", NG_LAYER_NORM, false, "")
-    NORM("layernorm", NG_LAYER_NORM, true, "-zero-centered")
-    NORM("rmsnorm", NG_RMS_NORM, false, "")
-    NORM("rmsnorm", NG_RMS_NORM, true, "-zero-centered")
-    ACTIVATION("swiglu", NG_SWIGLU)
-    ACTIVATION("gelu-tanh", NG_GELU_TANH)
-    ROW("cross-entropy/fp64/cpu/plain", NG_OP_LOSS, launch_loss, .norm = {0})
-    ROW("cross-entropy-backward/fp64/cpu/plain", NG_OP_LOSS_BACKWARD, launch_loss, .norm = {0})
-};
+static const ng_kernel kernels[] = {NG_FP64_ROWS};
 
 const ng_kernel_list ng_cpu_fp64 = {kernels, sizeof kernels / sizeof *kernels};

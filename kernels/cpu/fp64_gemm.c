@@ -1,6 +1,7 @@
 /* gemm/fp64/cpu/fp64-chain/[nn/|nt/]fp64-out[-acc]: chains of fma in binary64 for ascending k, all three layouts, the order whatever the
  * tiling. Operands are packed into panels of 6 rows of A and 8 of B, so that a micro-tile's 6 x 8 sums stay in registers. */
 #include "kernels/catalogue.h"
+#include "kernels/common/fp64_rows.h"
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -111,20 +112,10 @@ static ng_status launch_gemm(const ng_kernel *kernel, const ng_launch *launch) {
 }
 
 /* ---- catalogue ----------------------------------------------------------------------------------------------------*/
-#define PLAIN {.element = NG_FP64, .scale = NG_NO_FORMAT, .rule = NG_SCALE_ABSENT}
-#define GEMM(layout, suffix, at, bt, into)                                                                            \
-    {.name = "gemm/fp64/cpu/fp64-chain/" layout "fp64-out" suffix, .op = NG_OP_GEMM, .backend = NG_BACKEND_CPU,       \
-     .in = NG_FP64, .in_b = NG_FP64, .out = NG_FP64,                                                                  \
-     .contract = {.cast = {NG_RN_EVEN, NG_SR_CARRY, 0, false, NG_NAN_CANONICAL}, .a = PLAIN, .b = PLAIN,              \
-                  .sum = {.order = NG_SUM_FP64, .fused = true}, .accumulate_into = into, .determinism = NG_DETERMINISTIC, \
-                  .a_transposed = at, .b_transposed = bt, .layer = {.compute = NG_FP64}},                             \
-     .supports = ng_cpu_supports, .launch = launch_gemm},
+#define NG_FP64_GEMM(suffix, at, bt, into)                                                                           \
+    {.name = "gemm/fp64/cpu/fp64-chain/" suffix, .op = NG_OP_GEMM, .backend = NG_BACKEND_CPU, .in = NG_FP64, .in_b = NG_FP64, \
+     .out = NG_FP64, .contract = NG_FP64_GEMM_CONTRACT(at, bt, into), .supports = ng_cpu_supports, .launch = launch_gemm},
 
-static const ng_kernel kernels[] = {
-    GEMM("", "", false, false, false)
-    GEMM("nn/", "", false, true, false)
-    GEMM("nt/", "", true, true, false)
-    GEMM("nt/", "-acc", true, true, true)
-};
+static const ng_kernel kernels[] = {NG_FP64_GEMM_ROWS};
 
 const ng_kernel_list ng_cpu_fp64_gemms = {kernels, sizeof kernels / sizeof *kernels};

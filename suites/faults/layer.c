@@ -384,7 +384,7 @@ static const ng_fault faults[] = {
     {.name = "through-binary32", .right = "cross-entropy/fp64/cpu/plain", .imitates = "logf for log", .outputs = through_binary32},
     {.name = "from-binary32", .right = "cross-entropy-backward/fp64/cpu/plain", .imitates = "statistics that were kept in fp32", .inputs = from_binary32},
     {.name = "through-binary32", .right = "adamw/fp64/cpu/torch", .imitates = "parameters that are kept in fp32", .outputs = through_binary32},
-    {.name = "through-binary32", .right = "norm2/fp64/cpu/chain", .imitates = "sqrtf for sqrt", .outputs = through_binary32},
+    {.name = "through-binary32", .right = "norm2/fp64/cpu/chains", .imitates = "sqrtf for sqrt", .outputs = through_binary32},
 };
 
 const ng_fault_list ng_layer_faults = {faults, sizeof faults / sizeof *faults};
