@@ -1,4 +1,5 @@
 /* The layers' references: two tiers of attention against each other, gradients against differences, rotations and averages that are known. */
+#include "kernels/catalogue.h"
 #include "kernels/common/fp64.h"
 #include "reference/attention.h"
 #include "reference/format.h"
@@ -9,6 +10,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static double draw(uint64_t *state) { /* in [-1, 1) */
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -331,6 +333,101 @@ static void test_fp64_adamw(void) {
     cr_assert(ng_fp64_clip((const double[]){3, 4, 12}, 3, 13, 6.5, clipped) == NG_OK && fabs(clipped[0].high - 1.5) < 1e-6 && fabs(clipped[2].high - 6) < 1e-6);
 }
 
+/* ---- paths of the CPU kernels -----------------------------------------------------------------------------------------*/
+/* Ordinary numbers of any format; fp32 storage of integers gets its own. */
+static ng_tensor filled(ng_format_id format, int64_t rows, int64_t columns, uint64_t seed) {
+    ng_tensor t = {NULL, format, NG_HOST, rows, columns, ng_row_bytes(format, columns)};
+    t.data = calloc((size_t)rows, (size_t)t.row_bytes);
+    cr_assert(t.data);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) {
+            const double x = draw(&seed) * 2;
+            const float narrow = (float)x;
+            uint32_t bits;
+            memcpy(&bits, &narrow, sizeof bits);
+            if (format == NG_FP64) ((double *)t.data)[i * columns + j] = x;
+            else if (format == NG_FP16) ng_set_code(&t, i, j, (bits >> 16 & 0x8000) | (0x3000 + (bits >> 13) % 0xC00));
+            else ng_set_code(&t, i, j, format == NG_BF16 ? bits >> 16 : format == NG_TF32 ? bits & 0xFFFFE000 : bits);
+        }
+    return t;
+}
+
+enum { TOKENS = 130, SEQUENCE = 65, HEADS = 5, HEAD = 54, VOCABULARY = 9 }; /* enough for a team of threads, and a second strip of columns */
+
+static bool is_layer(const ng_kernel *k) { return k->op >= NG_OP_ATTENTION_FORWARD && k->op <= NG_OP_EMBEDDING_BACKWARD; }
+
+/* The output of one launch of the kernel on tensors that its name decides. */
+static ng_tensor run_once(const ng_kernel *k, bool portable, int threads) {
+    const int64_t width = HEADS * HEAD, out_rows = k->op == NG_OP_EMBEDDING_BACKWARD ? VOCABULARY : k->op == NG_OP_TRANSPOSE ? width : TOKENS;
+    const int64_t out_columns = k->op == NG_OP_TRANSPOSE ? TOKENS : k->op == NG_OP_ATTENTION_BACKWARD || k->op == NG_OP_ROPE ? 3 * width : width;
+    const bool wide = k->op == NG_OP_ATTENTION_FORWARD || k->op == NG_OP_ATTENTION_BACKWARD || k->op == NG_OP_ROPE, rope = k->op == NG_OP_ROPE;
+    const ng_device device = {.threads = threads, .portable = portable};
+    const ng_problem p = {.op = k->op, .m = TOKENS, .n = width, .k = VOCABULARY, .scalars = {[NG_HEADS] = HEADS, [NG_SEQUENCE] = SEQUENCE}};
+    char message[200] = "";
+    ng_launch l = {.problem = &p, .device = &device, .message = message, .message_bytes = sizeof message};
+    l.tensors[NG_IN] = filled(k->in, TOKENS, wide ? 3 * width : width, 1);
+    l.tensors[NG_IN_2] = filled(k->in, TOKENS, width, 2);
+    l.tensors[NG_GRADIENT] = filled(k->in, TOKENS, width, 3);
+    l.tensors[NG_PARAMETER] = rope ? filled(k->contract.layer.compute, SEQUENCE, HEAD / 2, 4) : filled(k->in, VOCABULARY, width, 4);
+    l.tensors[NG_PARAMETER_2] = filled(k->contract.layer.compute, SEQUENCE, HEAD / 2, 5);
+    l.tensors[NG_TOKENS] = filled(NG_FP32, TOKENS, 1, 6);
+    for (int i = 0; i < TOKENS; i++)
+        ((int32_t *)l.tensors[NG_TOKENS].data)[i] = i * i % VOCABULARY;
+    const ng_role out = k->op == NG_OP_TRANSPOSE ? NG_OUT_T : NG_OUT;
+    l.tensors[out] = filled(k->out, out_rows, out_columns, 7);
+    cr_assert(k->launch(k, &l) == NG_OK, "%s: %s", k->name, message);
+    for (int role = 0; role < NG_ROLES; role++)
+        if (role != (int)out) free(l.tensors[role].data);
+    return l.tensors[out];
+}
+
+static void test_paths(void) {
+    static const ng_kernel *kernels[8192];
+    const size_t count = ng_builtin_kernels(kernels, sizeof kernels / sizeof *kernels);
+    size_t looked_at = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (kernels[i]->backend != NG_BACKEND_CPU || !is_layer(kernels[i])) continue;
+        const ng_tensor usual = run_once(kernels[i], false, 1);
+        for (int other = 0; other < 2; other++) {
+            const ng_tensor t = run_once(kernels[i], other == 0, 1 + 2 * other);
+            cr_expect(!memcmp(t.data, usual.data, (size_t)(t.rows * t.row_bytes)), "%s: %s changes bits", kernels[i]->name, other ? "three threads" : "plain C");
+            free(t.data);
+        }
+        looked_at++;
+        free(usual.data);
+    }
+    cr_expect(looked_at >= 33, "%zu kernels", looked_at);
+}
+
+/* A launch that makes no sense says so. */
+static void test_refusals(void) {
+    static const ng_kernel *kernels[8192];
+    const size_t count = ng_builtin_kernels(kernels, sizeof kernels / sizeof *kernels);
+    const ng_device device = {.threads = 1};
+    for (size_t i = 0; i < count; i++) {
+        const ng_kernel *k = kernels[i];
+        if (k->backend != NG_BACKEND_CPU || k->in != NG_FP32) continue;
+        const bool attention = k->op == NG_OP_ATTENTION_FORWARD || k->op == NG_OP_ATTENTION_BACKWARD;
+        const double bad[][2] = {{0, 13}, {5, 13}, {2, 0}, {2, 12}, {1e300, 13}, {NAN, 13}};
+        for (size_t b = 0; attention && b < sizeof bad / sizeof *bad; b++) {
+            const ng_problem p = {.op = k->op, .m = 26, .n = 12, .scalars = {[NG_HEADS] = bad[b][0], [NG_SEQUENCE] = bad[b][1]}};
+            cr_expect(k->supports(k, &p, &device) != NULL, "%s takes %g heads, sequences of %g", k->name, bad[b][0], bad[b][1]);
+        }
+        if (k->op != NG_OP_EMBEDDING_FORWARD) continue;
+        const ng_problem p = {.op = k->op, .m = 1, .n = 1, .k = 3};
+        for (int32_t token = -1; token < 4; token += 4) {
+            float table[3] = {1, 2, 3}, out = 0;
+            char message[200] = "";
+            int32_t tokens[1] = {token};
+            ng_launch l = {.problem = &p, .device = &device, .message = message, .message_bytes = sizeof message};
+            l.tensors[NG_TOKENS] = (ng_tensor){tokens, NG_FP32, NG_HOST, 1, 1, 4};
+            l.tensors[NG_PARAMETER] = (ng_tensor){table, NG_FP32, NG_HOST, 3, 1, 4};
+            l.tensors[NG_OUT] = (ng_tensor){&out, NG_FP32, NG_HOST, 1, 1, 4};
+            cr_expect(k->launch(k, &l) == NG_BAD_ARGUMENT && strstr(message, "token"), "token %d: %s", token, message);
+        }
+    }
+}
+
 const ng_test ng_tests[] = {
     {"layers", "exp in binary64 is within 2 u", test_exp, 0},
     {"layers", "a running analysis covers binary64's own errors", test_wide, 0},
@@ -341,5 +438,7 @@ const ng_test ng_tests[] = {
     {"layers", "rotations that are known", test_rope, 0},
     {"layers", "gradients of the binary64 references are those of differences", test_fp64_gradients, 0},
     {"layers", "AdamW's first step, a norm, a clipped gradient", test_fp64_adamw, 0},
+    {"layers", "plain C and other numbers of threads give the same bits", test_paths, 0},
+    {"layers", "heads that don't divide the width, tokens beyond the vocabulary", test_refusals, 0},
 };
 const size_t ng_test_count = sizeof ng_tests / sizeof *ng_tests;
