@@ -12,7 +12,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -117,13 +116,6 @@ static ng_status prepare_save(session *s, ng_error *error) {
     return NG_OK;
 }
 
-static void random_id(char id[33]) {
-    unsigned char bytes[16] = {0};
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) snprintf((char *)bytes, sizeof bytes, "%d", getpid());
-    for (int i = 0; i < 16; i++)
-        snprintf(id + 2 * i, 3, "%02x", bytes[i]);
-}
-
 /* What results are compared with. Products checked in full are other launches than sampled ones: no golden is theirs. */
 static ng_status open_references(session *s, ng_error *error) {
     const ng_options *o = &s->options;
@@ -162,7 +154,7 @@ static ng_status prepare(session *s, int argc, char **argv, ng_error *error) {
         .tags = &o->tags, .fingerprint = &s->fingerprint, .list = &s->selected.list, .results = s->results,
         .given = s->args.given, .given_count = s->args.count,
     };
-    random_id(s->record.id);
+    ng_record_id(s->record.id);
     ng_timestamp(s->record.started);
     return prepare_save(s, error);
 }

@@ -6,7 +6,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 const char *const ng_op_names[NG_OPS] = {
     [NG_OP_CAST] = "cast",         [NG_OP_QUANTIZE] = "quantize",         [NG_OP_DEQUANTIZE] = "dequantize",
@@ -499,6 +501,14 @@ void ng_record_write(FILE *out, const ng_run_record *run) {
     for (size_t i = 0; i < run->list->count; i++)
         write_case(&json, run, i);
     ng_json_end_array(&json);
+    if (run->write_more) run->write_more(&json, run->more);
     ng_json_end_object(&json);
     fputc('\n', out);
+}
+
+void ng_record_id(char id[33]) {
+    unsigned char bytes[16] = {0};
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) snprintf((char *)bytes, sizeof bytes, "%d", getpid());
+    for (int i = 0; i < 16; i++)
+        snprintf(id + 2 * i, 3, "%02x", bytes[i]);
 }

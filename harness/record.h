@@ -32,7 +32,12 @@ typedef struct ng_run_record {
     const ng_result *results;
     const ng_given *given;         /* the options that select cases, for the lines that reproduce them */
     size_t given_count;
+    void (*write_more)(ng_json *json, const void *more); /* further members of the record; NULL: none */
+    const void *more;
 } ng_run_record;
+
+/* A run's id: random, hexadecimal. */
+void ng_record_id(char id[33]);
 
 /* The command that runs case i again, alone, quoted for a shell: "narrowgauge run --filter '...' --seed 1". */
 ng_status ng_repro(const ng_run_record *run, size_t i, char *line, size_t capacity);

@@ -6,6 +6,7 @@
 #include "suites/faults.h"
 #include "suites/recipes.h"
 #include "suites/replay.h"
+#include "suites/training/train.h"
 #include "suites/build_facts.h"
 #include "suites/build_commit.h"
 #include "suites/kernels_digest.h"
@@ -24,6 +25,7 @@ static const ng_command commands[] = {
     {"golden", "record the bits that results have, or compare with recorded ones", ng_command_golden},
     {"history", "keep the results of all runs, and find where a case changed", ng_command_history},
     {"replay", "compute recorded tensor-core steps by a contract's model", ng_command_replay},
+    {"train", "train small models under recipes, and test whether one is worse", ng_command_train},
     {"faults", "run faulty kernels: what the judge would miss, and what others do", ng_command_faults},
 };
 
