@@ -30,7 +30,7 @@ static ng_status finish(ng_training *s, size_t seed, size_t recipe, ng_runner *r
     ng_curve *curve = NG_CURVE_OF(s, seed, recipe);
     float scale = 0;
     ng_status status = ng_runner_evaluate(runner, curve->final_losses, error);
-    if (!status && runner->model.scaled) status = ng_engine_read(&s->engine, &runner->model.loss_scale, &scale, error);
+    if (!status && runner->model.scaled) status = ng_engine_read(runner->model.engine, &runner->model.loss_scale, &scale, error);
     curve->scale = (double)scale * (double)(s->settings.shape.batch * s->settings.shape.sequence);
     if (!status && recipe == 0) {
         s->weights[seed] = malloc((size_t)s->layout.total * sizeof(float));
@@ -40,51 +40,113 @@ static ng_status finish(ng_training *s, size_t seed, size_t recipe, ng_runner *r
     return status;
 }
 
-static ng_status run_one(ng_training *s, size_t seed, size_t recipe, const ng_seed_data *data, const ng_training_events *events, ng_error *error) {
-    ng_curve *curve = NG_CURVE_OF(s, seed, recipe);
-    ng_runner runner;
-    ng_status status = ng_runner_create(&s->engine, &s->recipes[recipe].choice, &s->settings, &runner, error);
-    if (status) return status;
-    status = ng_runner_begin(&runner, data, NULL, error);
-    if (!status && s->state && curve->done) {
-        if (s->state_bytes == ng_runner_state_bytes(&runner)) status = ng_runner_restore(&runner, s->state, curve->done, error);
-        else status = ng_fail(error, NG_BAD_ARGUMENT, "%s: the state of %s has another size", s->checkpoint, s->recipes[recipe].choice.name);
-    } else curve->done = 0, curve->time_s = 0;
+static ng_status restore(ng_training *s, ng_runner *runner, ng_curve *curve, const char *name, ng_error *error) {
+    ng_status status = NG_OK;
+    if (!s->state || !curve->done) curve->done = 0, curve->time_s = 0;
+    else if (s->state_bytes != ng_runner_state_bytes(runner))
+        status = ng_fail(error, NG_BAD_ARGUMENT, "%s: the state of %s has another size", s->checkpoint, name);
+    else status = ng_runner_restore(runner, s->state, curve->done, error);
+    return status;
+}
+
+static void forget_state(ng_training *s) {
     free(s->state);
     s->state = NULL;
     s->state_bytes = 0;
+}
+
+typedef struct one_run {
+    size_t seed, recipe;
+    const ng_seed_data *data;
+    ng_engine *engine;
+    bool alone; /* no other run beside it: checkpoints are written */
+} one_run;
+
+static void show(const ng_training *s, const ng_training_events *events, const one_run *run, int64_t step) {
+    if (!events->progress) return;
+#pragma omp critical(ng_training_progress)
+    events->progress(events->context, run->seed * s->recipe_count + run->recipe, s->seed_count * s->recipe_count, step, s->settings.steps);
+}
+
+static ng_status run_one(ng_training *s, const one_run *run, const ng_training_events *events, ng_error *error) {
+    ng_curve *curve = NG_CURVE_OF(s, run->seed, run->recipe);
+    const ng_recipe_choice *choice = &s->recipes[run->recipe].choice;
+    ng_runner runner;
+    ng_status status = ng_runner_create(run->engine, choice, &s->settings, &runner, error);
+    if (status) return status;
+    status = ng_runner_begin(&runner, run->data, NULL, error);
+    if (!status && run->alone) {
+        status = restore(s, &runner, curve, choice->name, error);
+        forget_state(s);
+    }
     while (!status && curve->done < s->settings.steps) {
         status = ng_runner_advance(&runner, chunk_end(s, curve->done), curve, error);
-        if (!status && events->progress)
-            events->progress(events->context, seed * s->recipe_count + recipe, s->seed_count * s->recipe_count, curve->done, s->settings.steps);
-        if (!status && curve->done < s->settings.steps) status = checkpoint(s, &runner, error);
+        if (!status) show(s, events, run, curve->done);
+        if (!status && run->alone && curve->done < s->settings.steps) status = checkpoint(s, &runner, error);
     }
-    if (!status) status = finish(s, seed, recipe, &runner, error);
-    free(s->state);
-    s->state = NULL;
-    s->state_bytes = 0;
-    if (!status) status = ng_checkpoint_write(s, error);
+    if (!status) status = finish(s, run->seed, run->recipe, &runner, error);
+    if (run->alone) forget_state(s);
+    if (!status && run->alone) status = ng_checkpoint_write(s, error);
     ng_runner_destroy(&runner);
     return status;
 }
 
-ng_status ng_training_run(ng_training *s, const ng_training_events *events, ng_error *error) {
-    ng_status status = NG_OK;
-    for (size_t seed = 0; seed < s->seed_count && !status; seed++) {
-        ng_seed_data data;
-        status = ng_seed_data_create(&s->settings, &s->layout, &s->source, s->first_seed + seed, &data, error);
-        for (size_t recipe = 0; recipe < s->recipe_count && !status; recipe++) {
-            ng_recipe_result *r = &s->recipes[recipe];
-            if (*r->skipped || NG_CURVE_OF(s, seed, recipe)->finished) continue;
-            ng_error why = {0};
-            status = run_one(s, seed, recipe, &data, events, &why);
-            if (status == NG_UNSUPPORTED && recipe > 0) {
-                snprintf(r->skipped, sizeof r->skipped, "%.255s", why.text);
-                status = NG_OK;
-            } else if (status) ng_fail(error, status, "%.300s, seed %llu: %.600s", r->choice.name, (unsigned long long)data.seed, why.text);
-        }
-        ng_seed_data_free(&data);
+/* A recipe without kernels on this backend is skipped; the baseline is not. */
+static ng_status run_or_skip(ng_training *s, const one_run *run, const ng_training_events *events, ng_error *error) {
+    ng_recipe_result *r = &s->recipes[run->recipe];
+    ng_error why = {0};
+    if (NG_CURVE_OF(s, run->seed, run->recipe)->finished) return NG_OK;
+    ng_status status = run_one(s, run, events, &why);
+    if (status == NG_UNSUPPORTED && run->recipe > 0) {
+#pragma omp critical(ng_training_skip)
+        snprintf(r->skipped, sizeof r->skipped, "%.255s", why.text);
+        return NG_OK;
     }
+    return status ? ng_fail(error, status, "%.300s, seed %llu: %.600s", r->choice.name, (unsigned long long)run->data->seed, why.text) : NG_OK;
+}
+
+/* Runs side by side, one a core, since a small model's kernels are too small to share. No run sees another. */
+static ng_status run_beside(ng_training *s, const ng_seed_data *data, const ng_training_events *events, ng_error *error) {
+    const size_t runs = s->seed_count * s->recipe_count;
+    ng_status first = NG_OK;
+#pragma omp parallel for num_threads(s->engine.device.threads) schedule(dynamic, 1)
+    for (size_t i = 0; i < runs; i++) {
+        ng_error why = {0};
+        ng_engine engine;
+        ng_status status, before;
+#pragma omp atomic read
+        before = first;
+        if (before) continue;
+        status = ng_engine_open(NG_BACKEND_CPU, 0, 1, &s->engine.catalogue, &engine, &why);
+        engine.substitutions = s->engine.substitutions;
+        engine.substitution_count = s->engine.substitution_count;
+        const one_run run = {i / s->recipe_count, i % s->recipe_count, &data[i / s->recipe_count], &engine, false};
+        if (!status) status = run_or_skip(s, &run, events, &why);
+        ng_engine_close(&engine);
+        if (!status) continue;
+#pragma omp critical(ng_training_failure)
+        if (!first) {
+            *error = why;
+            first = status;
+        }
+    }
+    return first;
+}
+
+ng_status ng_training_run(ng_training *s, const ng_training_events *events, ng_error *error) {
+    const bool beside = s->engine.device.backend == NG_BACKEND_CPU && s->engine.device.threads > 1 && !s->checkpoint;
+    ng_seed_data *data = calloc(s->seed_count, sizeof *data);
+    ng_status status = data ? NG_OK : ng_fail(error, NG_NO_MEMORY, "out of memory");
+    for (size_t seed = 0; seed < s->seed_count && !status; seed++)
+        status = ng_seed_data_create(&s->settings, &s->layout, &s->source, s->first_seed + seed, &data[seed], error);
+    if (!status && beside) status = run_beside(s, data, events, error);
+    for (size_t i = 0; i < s->seed_count * s->recipe_count && !status && !beside; i++) {
+        const one_run run = {i / s->recipe_count, i % s->recipe_count, &data[i / s->recipe_count], &s->engine, true};
+        if (!*s->recipes[run.recipe].skipped) status = run_or_skip(s, &run, events, error);
+    }
+    for (size_t seed = 0; seed < s->seed_count && data; seed++)
+        ng_seed_data_free(&data[seed]);
+    free(data);
     return status;
 }
 
