@@ -56,6 +56,7 @@ static ng_status forward_block(ng_model_state *m, int l, const ng_tensor *branch
 
 ng_status ng_model_forward(ng_model_state *m, const ng_tensor *tokens, const ng_tensor *targets, bool training, const ng_tensor *losses, ng_error *error) {
     const ng_model_kernels *k = &m->kernels;
+    m->draws = 0; /* a step draws the same whatever came before it in this process */
     const ng_problem e = ng_model_problem(m, k->embedding, tokens_of(m), m->shape.width, m->shape.vocabulary);
     const ng_block_state *end = &m->blocks[m->shape.layers - 1];
     ng_status status = NG_LAUNCH(m->engine, k->embedding, &e, error, {NG_TOKENS, tokens}, {NG_PARAMETER, &m->head.weight->working}, {NG_OUT, &m->blocks[0].input});

@@ -249,6 +249,5 @@ ng_status ng_model_begin(ng_model_state *m, const float *weights, uint64_t seed,
     if (!status && m->choice.recipe->delayed) status = ng_delayed_begin(m, error);
     m->seed = seed;
     m->step = 0;
-    m->draws = 0;
     return status ? status : ng_model_refresh(m, error);
 }

@@ -146,7 +146,6 @@ ng_status ng_runner_gradient(ng_runner *r, int64_t index, uint64_t seed, double 
     const ng_tensor tokens = batch(r, &r->tokens, index), targets = batch(r, &r->targets, index), losses = batch(r, &r->losses, index);
     float scale = 0;
     m->seed = seed;
-    m->draws = 0;
     ng_status status = ng_model_forward(m, &tokens, &targets, true, &losses, error);
     if (!status) status = ng_model_backward(m, &tokens, &targets, error);
     if (!status) status = ng_engine_read(m->engine, &m->loss_scale, &scale, error);
@@ -213,6 +212,5 @@ ng_status ng_runner_restore(ng_runner *r, const void *state, int64_t step, ng_er
         from += tensors[i].rows * tensors[i].row_bytes;
     }
     r->model.step = step;
-    r->model.draws = 0;
     return status ? status : ng_model_refresh(&r->model, error);
 }

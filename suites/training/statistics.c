@@ -67,7 +67,7 @@ double ng_normal_cdf(double z) {
  * by the same rule, so that no gamma function is needed. */
 double ng_test_power(double shift, int n, double alpha) {
     if (n < 2) return 0;
-    const int v = n - 1, steps = 400;
+    const int v = n - 1, steps = 100;
     const double t = ng_student_quantile(1 - alpha, v), root = sqrt((double)n), width = 8 / sqrt(2.0 * v), h = width / steps;
     const double from = 1 - width / 2 > 0 ? 1 - width / 2 : 0;
     double total = 0, sum = 0;
@@ -95,7 +95,7 @@ static double shift_for(int n, double alpha, double power) {
     double low = 0, high = 1;
     while (ng_test_power(high, n, alpha) < power && high < 1e6)
         high *= 2;
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 40; i++) {
         double middle = 0.5 * (low + high);
         if (ng_test_power(middle, n, alpha) < power) low = middle;
         else high = middle;

@@ -68,6 +68,5 @@ ng_status ng_model_update(ng_model_state *m, const ng_update_options *o, const n
     if (!status && m->scaled) status = rescale(m, error);
     if (!status && m->choice.recipe->delayed) status = ng_delayed_update(m, error);
     m->step++;
-    m->draws = 0;
     return status;
 }
