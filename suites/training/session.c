@@ -228,7 +228,7 @@ static void find_worst(ng_recipe_result *r, size_t count) {
         if (!(r->gradients[j].relative <= r->gradients[r->worst].relative)) r->worst = j;
 }
 
-static ng_status gradients_of(ng_training *s, ng_recipe_result *r, ng_runner *baseline, const ng_seed_data *data, int batches, int draws, ng_error *error) {
+static ng_status gradients_of(ng_training *s, ng_recipe_result *r, ng_runner *reference, const ng_seed_data *data, int batches, int draws, ng_error *error) {
     const size_t count = s->layout.count + 1;
     const bool random = r->choice.recipe->dy.random && !r->choice.no_random, own = ng_recipe_quantizes(r->choice.recipe) && !r->choice.exact;
     ng_runner runner, exact;
@@ -239,7 +239,7 @@ static ng_status gradients_of(ng_training *s, ng_recipe_result *r, ng_runner *ba
     choice.exact = true;
     ng_status status = ng_runner_create(&s->engine, &r->choice, &s->settings, &runner, error);
     if (status) return status;
-    status = ng_gradients_compare(&runner, baseline, data, s->weights[0], batches, random ? draws : 1, r->gradients, error);
+    status = ng_gradients_compare(&runner, reference, data, s->weights[0], batches, random ? draws : 1, r->gradients, error);
     if (!status && own) {
         status = ng_runner_create(&s->engine, &choice, &s->settings, &exact, error);
         if (!status) {
@@ -256,17 +256,30 @@ static ng_status gradients_of(ng_training *s, ng_recipe_result *r, ng_runner *ba
     return status;
 }
 
+/* Binary64 where the engine has it, else the baseline. */
+static ng_status open_reference(ng_training *s, ng_runner *reference, ng_error *error) {
+    ng_recipe_choice exact;
+    ng_status status = ng_recipe_parse("fp64", &exact, error);
+    if (!status) status = ng_runner_create(&s->engine, &exact, &s->settings, reference, error);
+    if (status == NG_UNSUPPORTED) {
+        exact = s->recipes[0].choice;
+        status = ng_runner_create(&s->engine, &exact, &s->settings, reference, error);
+    }
+    snprintf(s->gradient_reference, sizeof s->gradient_reference, "%s", exact.name);
+    return status;
+}
+
 ng_status ng_training_gradients(ng_training *s, int batches, int draws, ng_error *error) {
     ng_seed_data data;
-    ng_runner baseline;
+    ng_runner reference;
     if (batches > s->settings.steps) batches = (int)s->settings.steps;
     ng_status status = ng_seed_data_create(&s->settings, &s->layout, &s->source, s->first_seed, &data, error);
     if (status) return status;
-    status = ng_runner_create(&s->engine, &s->recipes[0].choice, &s->settings, &baseline, error);
+    status = open_reference(s, &reference, error);
     if (!status) {
         for (size_t i = 1; i < s->recipe_count && !status; i++)
-            if (!*s->recipes[i].skipped) status = gradients_of(s, &s->recipes[i], &baseline, &data, batches, draws, error);
-        ng_runner_destroy(&baseline);
+            if (!*s->recipes[i].skipped) status = gradients_of(s, &s->recipes[i], &reference, &data, batches, draws, error);
+        ng_runner_destroy(&reference);
     }
     ng_seed_data_free(&data);
     return status;

@@ -13,7 +13,7 @@ typedef struct ng_recipe_result {
     int diverged;             /* seeds whose loss is not finite or explodes */
     double loss, time_s, tokens_per_s, speed_up; /* means over seeds; speed_up: over fp32, NaN where that did not run */
     ng_gap_verdict verdict;
-    ng_gradient_figures *gradients, *systematic; /* [parameters + 1]: against the baseline; against its own with exact gradients. NULL: not asked */
+    ng_gradient_figures *gradients, *systematic; /* [parameters + 1]: against the reference's; against its own with exact gradients. NULL: not asked */
     size_t worst;             /* parameter of the largest relative error */
     ng_loss_change evaluated; /* the baseline's trained model under this recipe; loss 0: not asked */
     ng_loss_change *alone;    /* [layers]: one block alone quantized; NULL: not asked */
@@ -30,6 +30,7 @@ typedef struct ng_training {
     ng_curve *curves;          /* [seed][recipe] */
     float **weights;           /* [seed_count]: the baseline's at the end */
     double alpha, power;
+    char gradient_reference[96]; /* the recipe that gradients are compared with; "": they are not */
     double floor;              /* of the mean loss; NaN for a corpus */
     /* checkpoint */
     const char *checkpoint;    /* NULL: none */

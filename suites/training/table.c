@@ -45,7 +45,8 @@ static void print_doubt(FILE *out, const ng_training *s, const ng_recipe_result 
 
 static void print_gradients(FILE *out, const ng_training *s, int width) {
     const size_t all = s->layout.count;
-    fprintf(out, "\nGradients of one step against the baseline's:\n%-*s  %8s  %9s  %20s  %26s  %s\n", width, "recipe", "cosine", "error", "slope %", "bias of quantizers %", "worst parameter, its error");
+    fprintf(out, "\nGradients of one step against %s's:\n%-*s  %8s  %9s  %20s  %26s  %s\n", s->gradient_reference, width, "recipe", "cosine", "error", "slope %",
+            "bias of quantizers %", "worst parameter, its error");
     for (size_t i = 1; i < s->recipe_count; i++) {
         const ng_recipe_result *r = &s->recipes[i];
         char own[64] = "-", slope[64] = "-";
@@ -155,11 +156,12 @@ static void write_figures(ng_json *json, const char *name, const ng_gradient_fig
 }
 
 static void write_gradients(ng_json *json, const ng_training *s, const ng_recipe_result *r) {
+    ng_json_text(json, "gradient_reference", r->gradients ? s->gradient_reference : NULL);
     ng_json_array(json, "gradients");
     for (size_t j = 0; j <= s->layout.count && r->gradients; j++) {
         ng_json_object(json, NULL);
         ng_json_text(json, "parameter", j < s->layout.count ? s->layout.parameters[j].name : "all");
-        write_figures(json, "against_baseline", &r->gradients[j]);
+        write_figures(json, "against_reference", &r->gradients[j]);
         write_figures(json, "against_exact_gradients", r->systematic ? &r->systematic[j] : NULL);
         ng_json_end_object(json);
     }
