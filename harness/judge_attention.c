@@ -27,32 +27,42 @@ static void gather(const ng_tensor *t, int64_t row0, int64_t rows, int64_t colum
         ng_decode_row(t, row0 + i, column, d, values + i * d);
 }
 
-/* What the fast tier leaves open: neither certainly within the bound nor certainly beyond it. */
-static bool is_open(const subject *s, double y, double c, double e) {
+/* What the kernel wrote for the element `at` of [parts][s][d] of a head. */
+static double computed(const subject *s, int64_t row0, int64_t column, int64_t at) {
+    const int64_t part = s->sequence * s->d;
+    return ng_get_value(&s->session.first[NG_OUT], row0 + at % part / s->d, at / part * s->width + column + at % s->d);
+}
+
+typedef enum verdict { WITHIN, BEYOND, OPEN } verdict;
+
+/* What the fast tier can say of y: certainly within the bound, certainly beyond it, or neither. */
+static verdict fast_verdict(const subject *s, double y, double c, double e) {
     const double r = e * NG_ATTENTION_REMAINDER;
     const ng_cast *cast = &s->kernel->contract.cast;
     double lowest, highest;
-    if (ng_running_settles(s->kernel->out, cast, y, c, e, r)) return false;
-    return ng_accepted_interval(s->kernel->out, cast, c, 0, e + r, &lowest, &highest) || (lowest <= y && y <= highest);
+    if (ng_running_settles(s->kernel->out, cast, y, c, e, r)) return WITHIN;
+    if (ng_accepted_interval(s->kernel->out, cast, c, 0, e + r, &lowest, &highest)) return OPEN;
+    return lowest <= y && y <= highest ? OPEN : BEYOND;
 }
 
-/* high, low, bound: [parts][s][d] of the head whose results begin in that row and column. */
+/* high, low, bound: [parts][s][d] of the head whose results begin in that row and column. The fast tier's remainder is taken off the bound where that
+ * still holds the result, and added where even then it does not. */
 static ng_status head_truth(const subject *s, const ng_attention_head *head, int64_t row0, int64_t column, double *high, double *low, double *bound, ng_tier *tier) {
-    const int64_t part = head->s * head->d, count = (s->backward ? 3 : 1) * part;
-    const bool wide = head->layer->compute == NG_FP64;
-    bool open = wide;
-    ng_status status = wide ? NG_OK : ng_attention_fast(head, s->backward, high, bound);
-    for (int64_t at = 0; at < count && !status && !wide; at++) {
-        const double y = ng_get_value(&s->session.first[NG_OUT], row0 + at % part / head->d, at / part * s->width + column + at % head->d);
+    const int64_t count = (s->backward ? 3 : 1) * head->s * head->d;
+    *tier = NG_TIER_MPFR;
+    if (head->layer->compute == NG_FP64) return ng_attention_mpfr(head, s->backward, high, low, bound);
+    ng_status status = ng_attention_fast(head, s->backward, high, bound);
+    bool open = false;
+    for (int64_t at = 0; at < count && !status && !open; at++)
+        open = fast_verdict(s, computed(s, row0, column, at), high[at], bound[at]) == OPEN;
+    if (status || open) return status ? status : ng_attention_mpfr(head, s->backward, high, low, NULL);
+    *tier = NG_TIER_CERTIFIED;
+    for (int64_t at = 0; at < count; at++) {
+        const bool within = fast_verdict(s, computed(s, row0, column, at), high[at], bound[at]) == WITHIN;
         low[at] = 0;
-        open = open || is_open(s, y, high[at], bound[at]);
+        bound[at] *= within ? 1 - NG_ATTENTION_REMAINDER : 1 + NG_ATTENTION_REMAINDER;
     }
-    *tier = open ? NG_TIER_MPFR : NG_TIER_CERTIFIED;
-    for (int64_t at = 0; at < count && !open; at++) /* certain either way */
-        bound[at] *= isfinite(high[at]) && ng_running_settles(s->kernel->out, &s->kernel->contract.cast,
-                     ng_get_value(&s->session.first[NG_OUT], row0 + at % part / head->d, at / part * s->width + column + at % head->d), high[at], bound[at],
-                     bound[at] * NG_ATTENTION_REMAINDER) ? 1 - NG_ATTENTION_REMAINDER : 1 + NG_ATTENTION_REMAINDER;
-    return !status && open ? ng_attention_mpfr(head, s->backward, high, low, wide ? bound : NULL) : status;
+    return NG_OK;
 }
 
 static ng_status one_head(subject *s, int64_t row0, int64_t number, int64_t by_tier[NG_TIERS]) {
