@@ -47,7 +47,8 @@ static verdict fast_verdict(const subject *s, double y, double c, double e) {
 
 /* high, low, bound: [parts][s][d] of the head whose results begin in that row and column. The fast tier's remainder is taken off the bound where that
  * still holds the result, and added where even then it does not. */
-static ng_status head_truth(const subject *s, const ng_attention_head *head, int64_t row0, int64_t column, double *high, double *low, double *bound, ng_tier *tier) {
+static ng_status head_truth(const subject *s, const ng_attention_head *head, int64_t row0, int64_t column, double *high, double *low,
+                            double *bound, ng_tier *tier) {
     const int64_t count = (s->backward ? 3 : 1) * head->s * head->d;
     *tier = NG_TIER_MPFR;
     if (head->layer->compute == NG_FP64) return ng_attention_mpfr(head, s->backward, high, low, bound);
@@ -70,7 +71,8 @@ static ng_status one_head(subject *s, int64_t row0, int64_t number, int64_t by_t
     double *memory = malloc(sizeof *memory * (size_t)(part * (4 + 3 * parts)));
     if (!memory) return NG_NO_MEMORY;
     double *high = memory + 4 * part, *low = high + parts * part, *bound = low + parts * part;
-    const ng_attention_head head = {&s->kernel->contract.layer, s->sequence, s->d, memory, memory + part, memory + 2 * part, s->backward ? memory + 3 * part : NULL};
+    const ng_attention_head head = {
+        &s->kernel->contract.layer, s->sequence, s->d, memory, memory + part, memory + 2 * part, s->backward ? memory + 3 * part : NULL};
     ng_tier tier;
     for (int64_t p = 0; p < 3; p++)
         gather(s->in, row0, s->sequence, p * s->width + column, s->d, memory + p * part);
@@ -155,7 +157,8 @@ ng_status ng_judge_attention(ng_judge *judge, const ng_case *one, ng_result *res
     subject s = {.judge = judge, .one = one, .kernel = one->kernel, .backward = one->kernel->op == NG_OP_ATTENTION_BACKWARD, .width = p->n};
     ng_session *timed = &s.session;
     bool launched = false;
-    if (!(p->scalars[NG_HEADS] >= 1) || !(p->scalars[NG_SEQUENCE] >= 1)) return ng_fail(error, NG_BAD_ARGUMENT, "%s: heads and sequence are not stated", one->id);
+    if (!(p->scalars[NG_HEADS] >= 1) || !(p->scalars[NG_SEQUENCE] >= 1))
+        return ng_fail(error, NG_BAD_ARGUMENT, "%s: heads and sequence are not stated", one->id);
     s.heads = (int64_t)p->scalars[NG_HEADS];
     s.sequence = (int64_t)p->scalars[NG_SEQUENCE];
     s.d = p->n / s.heads;

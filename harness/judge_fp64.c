@@ -47,7 +47,9 @@ static ng_status want(subject *s, ng_role role, int64_t rows, int64_t columns, n
     return status ? status : ng_values_create(rows * columns, &s->truth[role], error);
 }
 
-static double *row_of(const subject *s, ng_role role, int64_t row) { return s->in[role].data ? (double *)s->in[role].data + row * s->in[role].columns : NULL; }
+static double *row_of(const subject *s, ng_role role, int64_t row) {
+    return s->in[role].data ? (double *)s->in[role].data + row * s->in[role].columns : NULL;
+}
 
 static void put(subject *s, ng_role role, int64_t at, const ng_triple *t) {
     s->truth[role].high[at] = t->high;
@@ -109,7 +111,8 @@ static ng_status norm_row(subject *s, int64_t i, ng_triple *y, ng_triple statist
 static ng_status make_statistics(subject *s, ng_error *error) {
     const int64_t m = s->one->problem.m, n = s->one->problem.n;
     ng_triple *y = malloc(sizeof *y * (size_t)n), statistics[2];
-    ng_status status = y ? ng_tensor_create(NG_FP64, m, 1, &s->in[NG_RSTD], error) : ng_fail(error, NG_NO_MEMORY, "no memory for a row of %lld", (long long)n);
+    ng_status status =
+        y ? ng_tensor_create(NG_FP64, m, 1, &s->in[NG_RSTD], error) : ng_fail(error, NG_NO_MEMORY, "no memory for a row of %lld", (long long)n);
     if (!status && is_centered(s)) status = ng_tensor_create(NG_FP64, m, 1, &s->in[NG_MEAN], error);
     for (int64_t i = 0; i < m && !status; i++) {
         status = norm_row(s, i, y, statistics);
@@ -196,7 +199,8 @@ static ng_status truth_of_activation(subject *s, int64_t i) {
     const bool backward = s->kernel->op == NG_OP_ACTIVATION_BACKWARD, gated = s->kernel->contract.activation.kind == NG_SWIGLU;
     ng_triple *y = malloc(sizeof *y * 2 * (size_t)n);
     if (!y) return NG_NO_MEMORY;
-    ng_status status = backward ? ng_fp64_activation_backward(&s->kernel->contract, row_of(s, NG_IN, i), row_of(s, NG_IN_2, i), row_of(s, NG_GRADIENT, i), n, y, y + n)
+    ng_status status = backward ? ng_fp64_activation_backward(&s->kernel->contract, row_of(s, NG_IN, i), row_of(s, NG_IN_2, i),
+                                                              row_of(s, NG_GRADIENT, i), n, y, y + n)
                                 : ng_fp64_activation(&s->kernel->contract, row_of(s, NG_IN, i), row_of(s, NG_IN_2, i), n, y);
     if (!status) put_row(s, NG_OUT, i, y, n);
     if (!status && backward && gated) put_row(s, NG_OUT_2, i, y + n, n);
@@ -366,7 +370,9 @@ ng_status ng_judge_fp64(ng_judge *judge, const ng_case *one, ng_result *result, 
     if (status) goto done;
     ng_session_digest(&s.session, result);
     result->verify_s = ng_now_s() - start;
-    status = ng_session_time(&timed, NULL, 1, one->level, one->kernel->op == NG_OP_GEMM ? 2.0 * (double)one->problem.m * (double)one->problem.n * (double)one->problem.k : 0, result, error);
+    status = ng_session_time(&timed, NULL, 1, one->level,
+                             one->kernel->op == NG_OP_GEMM ? 2.0 * (double)one->problem.m * (double)one->problem.n * (double)one->problem.k : 0,
+                             result, error);
     if (!status) status = ng_save_session(&s.session, one, result, error);
 done:
     ng_session_end(&s.session);

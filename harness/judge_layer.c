@@ -71,7 +71,8 @@ static void put(subject *s, int64_t row, int64_t column, const ng_layer_value *v
 /* ---- rope ---------------------------------------------------------------------------------------------------------*/
 static ng_status prepare_rope(subject *s, ng_error *error) {
     const double *scalars = s->one->problem.scalars;
-    if (!(scalars[NG_HEADS] >= 1) || !(scalars[NG_SEQUENCE] >= 1)) return ng_fail(error, NG_BAD_ARGUMENT, "%s: heads and sequence are not stated", s->one->id);
+    if (!(scalars[NG_HEADS] >= 1) || !(scalars[NG_SEQUENCE] >= 1))
+        return ng_fail(error, NG_BAD_ARGUMENT, "%s: heads and sequence are not stated", s->one->id);
     s->sequence = (int64_t)scalars[NG_SEQUENCE];
     s->half = s->n / (int64_t)scalars[NG_HEADS] / 2;
     ng_status status = make(s, 0, s->kernel->in, s->m, 3 * s->n, &s->in, error);
@@ -112,7 +113,8 @@ static ng_status prepare_add(subject *s, ng_error *error) {
 
 static void add_row(subject *s, int64_t row) {
     for (int64_t j = 0; j < s->n; j++) {
-        const ng_layer_value v = ng_reference_add(s->layer, s->kernel->out, &s->kernel->contract.cast, ng_get_value(&s->in, row, j), ng_get_value(&s->second, row, j));
+        const ng_layer_value v = ng_reference_add(s->layer, s->kernel->out, &s->kernel->contract.cast, ng_get_value(&s->in, row, j),
+                                                  ng_get_value(&s->second, row, j));
         put(s, row, j, &v);
     }
 }

@@ -245,7 +245,8 @@ static void finish_backward(const work *w, const double *value, double *bound) {
  * what a result of token i meets behind it (after: up to the group's end), or before it. */
 static void open_group(const ng_attention_head *h, const double *masked, bool after, const double *value, double *bound) {
     for (int64_t i = 0; i < h->s; i++) {
-        const int64_t start = i / NG_ATTENTION_GROUP * NG_ATTENTION_GROUP, end = start + NG_ATTENTION_GROUP < h->s ? start + NG_ATTENTION_GROUP : h->s;
+        const int64_t start = i / NG_ATTENTION_GROUP * NG_ATTENTION_GROUP,
+                      end = start + NG_ATTENTION_GROUP < h->s ? start + NG_ATTENTION_GROUP : h->s;
         bool met = false;
         for (int64_t j = after ? i + 1 : start; j < (after ? end : i); j++)
             for (int64_t c = 0; c < h->d; c++)

@@ -292,7 +292,8 @@ ng_status ng_fp64_loss(const ng_contract *contract, const double *x_, int64_t n,
     return NG_OK;
 }
 
-ng_status ng_fp64_loss_backward(const ng_contract *contract, const double *x_, int64_t n, int32_t label, double max_, double sum_, double d_, ng_triple *dx) {
+ng_status ng_fp64_loss_backward(const ng_contract *contract, const double *x_, int64_t n, int32_t label, double max_, double sum_, double d_,
+                                ng_triple *dx) {
     slots s;
     if (!begin(&s, (double)contract->layer.exp_error)) return NG_NO_MEMORY;
     ng_wide *max = &s.w[0], *inverse = &s.w[1], *d = &s.w[2], *x = &s.w[3], *one = &s.w[4];

@@ -67,7 +67,8 @@ static void two_products(const ng_layer *layer, ng_format_id out, const ng_cast 
     v->code = ng_round(out, rounded(layer, rounded(layer, p) + rounded(layer, q)), cast, 0);
 }
 
-void ng_reference_rotate(const ng_layer *layer, ng_format_id out, const ng_cast *cast, double x, double y, double c, double s, ng_layer_value value[2]) {
+void ng_reference_rotate(const ng_layer *layer, ng_format_id out, const ng_cast *cast, double x, double y, double c, double s,
+                         ng_layer_value value[2]) {
     const double sine = layer->inverse ? -s : s;
     two_products(layer, out, cast, x, c, y, -sine, &value[0]);
     two_products(layer, out, cast, y, c, x, sine, &value[1]);

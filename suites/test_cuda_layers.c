@@ -70,7 +70,8 @@ typedef struct sides {
 static size_t bytes_of(const ng_tensor *t) { return (size_t)(t->rows * t->row_bytes); }
 
 /* Rows `padding` bytes apart. */
-static ng_tensor *add_padded(sides *s, ng_role role, ng_format_id format, int64_t rows, int64_t columns, int64_t padding, uint64_t seed, bool special) {
+static ng_tensor *add_padded(sides *s, ng_role role, ng_format_id format, int64_t rows, int64_t columns, int64_t padding, uint64_t seed,
+                             bool special) {
     ng_tensor *t = &s->cpu.tensors[role];
     *t = (ng_tensor){NULL, format, NG_HOST, rows, columns, ng_row_bytes(format, columns) + padding};
     t->data = calloc(1, bytes_of(t) + 1);
@@ -114,7 +115,8 @@ static void run(sides *s, const ng_problem *p, const ng_kernel *gpu) {
             for (int64_t j = 0; j < t->columns; j++) {
                 const double a = ng_get_value(&got, i, j), b = ng_get_value(t, i, j);
                 cr_assert(ng_get_code(&got, i, j) == ng_get_code(t, i, j) || (t->format == NG_FP64 && a != a && b != b),
-                          "%s, %lldx%lld: role %d [%lld][%lld] is %.9g, the CPU's %.9g", gpu->name, (long long)p->m, (long long)p->n, role, (long long)i, (long long)j, a, b);
+                          "%s, %lldx%lld: role %d [%lld][%lld] is %.9g, the CPU's %.9g", gpu->name, (long long)p->m, (long long)p->n, role,
+                          (long long)i, (long long)j, a, b);
             }
         free(got.data);
         free(t->data);
@@ -128,7 +130,8 @@ typedef struct shape {
 } shape;
 
 static void test_attention(void) {
-    static const shape shapes[] = {{1, 1, 1, 1}, {2, 37, 3, 10}, {1, 64, 1, 64}, {2, 129, 2, 64}, {1, 200, 2, 128}, {1, 70, 1, 65}, {3, 63, 2, 8}, {1, 320, 1, 96}, {2, 256, 6, 64}};
+    static const shape shapes[] = {{1, 1, 1, 1},   {2, 37, 3, 10}, {1, 64, 1, 64},  {2, 129, 2, 64}, {1, 200, 2, 128},
+                                   {1, 70, 1, 65}, {3, 63, 2, 8},  {1, 320, 1, 96}, {2, 256, 6, 64}};
     need_gpu();
     for (size_t i = 0; i < kernel_count; i++) {
         const ng_kernel *k = kernels[i];
@@ -258,8 +261,16 @@ static void test_fp64(void) {
         if (k->backend != NG_BACKEND_CUDA || k->in != NG_FP64 || k->op < NG_OP_NORM_FORWARD || k->op > NG_OP_LOSS_BACKWARD) continue;
         for (size_t at = 0; at < sizeof shapes / sizeof *shapes; at++) {
             sides s = {0};
-            const ng_problem p = {.op = k->op, .m = shapes[at][0], .n = shapes[at][1],
-                                  .scalars = {[NG_EPSILON] = 1e-5, [NG_LEARNING_RATE] = 1e-3, [NG_BETA1] = 0.9, [NG_BETA2] = 0.999, [NG_WEIGHT_DECAY] = 0.1, [NG_STEP] = 7, [NG_MAX_NORM] = 0.3}};
+            const ng_problem p = {.op = k->op,
+                                  .m = shapes[at][0],
+                                  .n = shapes[at][1],
+                                  .scalars = {[NG_EPSILON] = 1e-5,
+                                              [NG_LEARNING_RATE] = 1e-3,
+                                              [NG_BETA1] = 0.9,
+                                              [NG_BETA2] = 0.999,
+                                              [NG_WEIGHT_DECAY] = 0.1,
+                                              [NG_STEP] = 7,
+                                              [NG_MAX_NORM] = 0.3}};
             add_fp64(&s, k, p.m, p.n, 2 * at);
             run(&s, &p, k);
         }

@@ -61,7 +61,8 @@ static void test_exp(void) {
         if (exact > 0x1p-1000) worst = fmax(worst, error / exact * 0x1p53);
     }
     cr_expect(worst > 0.5, "the largest error of %d is %g u: nothing was looked at", (int)COUNT, worst);
-    cr_expect(ng_exp64(0) == 1 && ng_exp64(-INFINITY) == 0 && isinf(ng_exp64(INFINITY)) && isinf(ng_exp64(710)) && ng_exp64(-746) == 0 && isnan(ng_exp64(NAN)));
+    cr_expect(ng_exp64(0) == 1 && ng_exp64(-INFINITY) == 0 && isinf(ng_exp64(INFINITY)) && isinf(ng_exp64(710)) && ng_exp64(-746) == 0 &&
+              isnan(ng_exp64(NAN)));
     mpfr_clears(x, y, (mpfr_ptr)0);
 }
 
@@ -110,10 +111,11 @@ static void compare_tiers(const head *h, bool backward, double *tightest) {
     cr_assert(ng_attention_mpfr(&h->view, backward, high, low, running) == NG_OK);
     for (int64_t i = 0; i < count; i++) {
         cr_assert(bound[i] > 0 && isfinite(bound[i]) && isfinite(running[i]));
-        cr_assert(fabs((value[i] - high[i]) - low[i]) <= NG_ATTENTION_REMAINDER * bound[i], "element %lld: %a, by MPFR %a: further than a part of the bound %g", (long long)i,
-                  value[i], high[i], bound[i]);
+        cr_assert(fabs((value[i] - high[i]) - low[i]) <= NG_ATTENTION_REMAINDER * bound[i],
+                  "element %lld: %a, by MPFR %a: further than a part of the bound %g", (long long)i, value[i], high[i], bound[i]);
         /* two derivations of one bound: neither is far from the other */
-        cr_assert(bound[i] < 8 * running[i] + 0x1p-140 && running[i] < 8 * bound[i] + 0x1p-140, "element %lld: bounds %g and %g", (long long)i, bound[i], running[i]);
+        cr_assert(bound[i] < 8 * running[i] + 0x1p-140 && running[i] < 8 * bound[i] + 0x1p-140, "element %lld: bounds %g and %g", (long long)i,
+                  bound[i], running[i]);
         *tightest = fmin(*tightest, bound[i] / running[i]);
     }
     free(all);
@@ -165,8 +167,8 @@ static void test_differences(void) {
             const double down = value_of(h);
             *x = before;
             const double difference = (up - down) / (2 * step);
-            cr_assert(fabs(difference - gradient[at]) < 1e-7, "%s[%lld]: %.12g, by differences %.12g", (const char *[]){"dq", "dk", "dv"}[at / count], (long long)(at % count),
-                      gradient[at], difference);
+            cr_assert(fabs(difference - gradient[at]) < 1e-7, "%s[%lld]: %.12g, by differences %.12g",
+                      (const char *[]){"dq", "dk", "dv"}[at / count], (long long)(at % count), gradient[at], difference);
         }
         free(h);
     }
@@ -273,7 +275,8 @@ static double weighed_loss(const ng_contract *contract, const double *x, const d
     return d[0] * out[0].high;
 }
 
-static void expect_differences(const char *what, weighed *forward, const ng_contract *contract, const double *x, const double *other, const double *d, int of_other, const ng_triple *gradient) {
+static void expect_differences(const char *what, weighed *forward, const ng_contract *contract, const double *x, const double *other,
+                               const double *d, int of_other, const ng_triple *gradient) {
     for (int i = 0; i < WIDTH; i++) {
         double up[WIDTH], down[WIDTH];
         for (int j = 0; j < WIDTH; j++) {
@@ -281,7 +284,9 @@ static void expect_differences(const char *what, weighed *forward, const ng_cont
             up[j] = at + (i == j ? nudge : 0);
             down[j] = at - (i == j ? nudge : 0);
         }
-        const double difference = (of_other ? forward(contract, x, up, d) - forward(contract, x, down, d) : forward(contract, up, other, d) - forward(contract, down, other, d)) / (2 * nudge);
+        const double difference = (of_other ? forward(contract, x, up, d) - forward(contract, x, down, d)
+                                            : forward(contract, up, other, d) - forward(contract, down, other, d)) /
+                                  (2 * nudge);
         cr_expect(fabs(difference - gradient[i].high) < 2e-7, "%s[%d]: %.12g, by differences %.12g", what, i, gradient[i].high, difference);
     }
 }
@@ -318,19 +323,22 @@ static void test_fp64_gradients(void) {
 
 /* The first step of AdamW from nothing: m = (1 - b1) g, v = (1 - b2) g^2, so that p moves by a g / (|g| + e) after its decay. */
 static void test_fp64_adamw(void) {
-    const double scalars[NG_SCALARS] = {[NG_LEARNING_RATE] = 0.01, [NG_BETA1] = 0.9, [NG_BETA2] = 0.999, [NG_EPSILON] = 1e-8, [NG_WEIGHT_DECAY] = 0.1, [NG_STEP] = 1};
+    const double scalars[NG_SCALARS] = {
+        [NG_LEARNING_RATE] = 0.01, [NG_BETA1] = 0.9, [NG_BETA2] = 0.999, [NG_EPSILON] = 1e-8, [NG_WEIGHT_DECAY] = 0.1, [NG_STEP] = 1};
     const double p[3] = {1, -2, 0.5}, g[3] = {0.3, -4, 1e-7}, zero[3] = {0};
     ng_triple all[9], *out[3] = {all, all + 3, all + 6};
     cr_assert(ng_fp64_adamw(scalars, p, g, zero, zero, 3, out) == NG_OK);
     for (int i = 0; i < 3; i++) {
         const double want = p[i] * (1 - 0.001) - 0.01 * g[i] / (fabs(g[i]) + 1e-8);
-        cr_expect(fabs(out[0][i].high - want) < 1e-15 && fabs(out[1][i].high - 0.1 * g[i]) < 1e-15 && fabs(out[2][i].high - 0.001 * g[i] * g[i]) < 1e-15, "%d: %.17g, expected %.17g", i,
-                  out[0][i].high, want);
+        cr_expect(fabs(out[0][i].high - want) < 1e-15 && fabs(out[1][i].high - 0.1 * g[i]) < 1e-15 &&
+                      fabs(out[2][i].high - 0.001 * g[i] * g[i]) < 1e-15,
+                  "%d: %.17g, expected %.17g", i, out[0][i].high, want);
     }
     ng_triple norm, clipped[3];
     cr_assert(ng_fp64_norm2((const double[]){3, 4, 12}, 3, &norm) == NG_OK && norm.high == 13);
     cr_assert(ng_fp64_clip((const double[]){3, 4, 12}, 3, 13, 20, clipped) == NG_OK && clipped[0].high == 3 && clipped[2].high == 12);
-    cr_assert(ng_fp64_clip((const double[]){3, 4, 12}, 3, 13, 6.5, clipped) == NG_OK && fabs(clipped[0].high - 1.5) < 1e-6 && fabs(clipped[2].high - 6) < 1e-6);
+    cr_assert(ng_fp64_clip((const double[]){3, 4, 12}, 3, 13, 6.5, clipped) == NG_OK && fabs(clipped[0].high - 1.5) < 1e-6 &&
+              fabs(clipped[2].high - 6) < 1e-6);
 }
 
 /* ---- paths of the CPU kernels -----------------------------------------------------------------------------------------*/
@@ -390,7 +398,8 @@ static void test_paths(void) {
         const ng_tensor usual = run_once(kernels[i], false, 1);
         for (int other = 0; other < 2; other++) {
             const ng_tensor t = run_once(kernels[i], other == 0, 1 + 2 * other);
-            cr_expect(!memcmp(t.data, usual.data, (size_t)(t.rows * t.row_bytes)), "%s: %s changes bits", kernels[i]->name, other ? "three threads" : "plain C");
+            cr_expect(!memcmp(t.data, usual.data, (size_t)(t.rows * t.row_bytes)), "%s: %s changes bits", kernels[i]->name,
+                      other ? "three threads" : "plain C");
             free(t.data);
         }
         looked_at++;

@@ -33,7 +33,8 @@ static bool is_centered(const ng_kernel *kernel) { return kernel->contract.norm.
 static void norm_row(const ng_kernel *kernel, const ng_launch *launch, int64_t row) {
     const int64_t n = launch->problem->n;
     const bool centered = is_centered(kernel), zero_centered = kernel->contract.norm.zero_centered;
-    const ng_f64 *x = row_of(launch, NG_IN, row), *gamma = row_of(launch, NG_PARAMETER, 0), *beta = centered ? row_of(launch, NG_PARAMETER_2, 0) : NULL;
+    const ng_f64 *x = row_of(launch, NG_IN, row), *gamma = row_of(launch, NG_PARAMETER, 0),
+                 *beta = centered ? row_of(launch, NG_PARAMETER_2, 0) : NULL;
     ng_f64 *y = row_of(launch, NG_OUT, row);
     double sums[NG_FP64_LANES] = {0}, squares[NG_FP64_LANES] = {0};
     for (int64_t j = 0; j < n && centered; j++)
@@ -146,7 +147,9 @@ static ng_status launch_activation(const ng_kernel *kernel, const ng_launch *lau
 }
 
 /* ---- cross-entropy ------------------------------------------------------------------------------------------------*/
-static int32_t label_of(const ng_launch *launch, int64_t row) { return (int32_t)*(const ng_u32 *)(const void *)ng_cpu_row(&launch->tensors[NG_LABELS], row); }
+static int32_t label_of(const ng_launch *launch, int64_t row) {
+    return (int32_t)*(const ng_u32 *)(const void *)ng_cpu_row(&launch->tensors[NG_LABELS], row);
+}
 
 static void loss_row(const ng_launch *launch, int64_t row) {
     const ng_f64 *x = row_of(launch, NG_IN, row);
@@ -183,7 +186,8 @@ static ng_status launch_loss(const ng_kernel *kernel, const ng_launch *launch) {
     if (!status && backward) status = CHECK(launch, rows, 1, NG_GRADIENT);
     for (int64_t row = 0; row < rows && !status; row++)
         if (label_of(launch, row) >= n)
-            status = ng_cpu_fail(launch, NG_BAD_ARGUMENT, "label %d of row %lld, of %lld classes", (int)label_of(launch, row), (long long)row, (long long)n);
+            status = ng_cpu_fail(launch, NG_BAD_ARGUMENT, "label %d of row %lld, of %lld classes", (int)label_of(launch, row), (long long)row,
+                                 (long long)n);
     if (status) return status;
 #pragma omp parallel for num_threads(ng_cpu_team(launch->device, rows * n)) schedule(static)
     for (int64_t row = 0; row < rows; row++) {

@@ -68,13 +68,15 @@ __device__ __forceinline__ void put(double *to, double a, double b, double c, do
 /* ---- tiles --------------------------------------------------------------------------------------------------------
  * 64 tokens of a head in shared memory: elements by tokens [d][PITCH] for scores, tokens by channels [64][channels + 4] for results. Tokens beyond the
  * sequence and channels beyond the head are zeros, which no kept number meets. */
-template <ng_format_id F, typename R> __device__ __forceinline__ void load_across(const Operands &o, const ng_matrix &from, long long row0, long long column, int tokens, R *to) {
+template <ng_format_id F, typename R>
+__device__ __forceinline__ void load_across(const Operands &o, const ng_matrix &from, long long row0, long long column, int tokens, R *to) {
     for (int token = threadIdx.x / 32; token < TILE; token += THREADS / 32)
         for (int c = threadIdx.x % 32; c < o.d; c += 32)
             to[c * PITCH + token] = token < tokens ? load<F>(from, row0 + token, column + c) : R(0);
 }
 
-template <ng_format_id F, int WIDE, typename R> __device__ __forceinline__ void load_along(const Operands &o, const ng_matrix &from, long long row0, long long column, int tokens, R *to) {
+template <ng_format_id F, int WIDE, typename R>
+__device__ __forceinline__ void load_along(const Operands &o, const ng_matrix &from, long long row0, long long column, int tokens, R *to) {
     for (int token = threadIdx.x / 32; token < TILE; token += THREADS / 32)
         for (int c = threadIdx.x % 32; c < WIDE * TILE; c += 32)
             to[token * (WIDE * TILE + 4) + c] = token < tokens && c < o.d ? load<F>(from, row0 + token, column + c) : R(0);
@@ -102,8 +104,9 @@ template <typename R> __device__ __forceinline__ void products(const R *x, const
 
 /* sum[w][i][k] continues its chain over `count` tokens t by weight[t][row + i] x[t][64 w + column + k]; where a pair is masked (first[i] > t or
  * t >= last[i]) it does not. */
-template <int WIDE, bool MASKED, typename R> __device__ __forceinline__ void accumulate(const R *weight, const R *x, int count, int row, int column, const int (&first)[4],
-                                                                                       const int (&last)[4], R (&sum)[WIDE][4][4]) {
+template <int WIDE, bool MASKED, typename R>
+__device__ __forceinline__ void accumulate(const R *weight, const R *x, int count, int row, int column, const int (&first)[4],
+                                           const int (&last)[4], R (&sum)[WIDE][4][4]) {
 #pragma unroll 2
     for (int t = 0; t < count; t++) {
         R a[4];
@@ -171,10 +174,13 @@ __device__ __forceinline__ void see(const Operands &o, const Place &queries, lon
 }
 
 /* Keys that a tile of queries sees. */
-__device__ __forceinline__ long long keys_of(const Operands &o, const Place &queries) { return o.causal ? queries.first + queries.tokens : o.sequence; }
+__device__ __forceinline__ long long keys_of(const Operands &o, const Place &queries) {
+    return o.causal ? queries.first + queries.tokens : o.sequence;
+}
 
 /* Maxima of the tile's rows into `maxima` [64]. */
-template <ng_format_id F, typename R> __device__ __forceinline__ void row_maxima(const Operands &o, const Place &p, const R *q, R *buffer, R scale, R *maxima) {
+template <ng_format_id F, typename R>
+__device__ __forceinline__ void row_maxima(const Operands &o, const Place &p, const R *q, R *buffer, R scale, R *maxima) {
     R most[4] = {R(-INFINITY), R(-INFINITY), R(-INFINITY), R(-INFINITY)};
     for (long long key0 = 0; key0 < keys_of(o, p); key0 += TILE) {
         R s[4][4];
@@ -227,7 +233,8 @@ __device__ __forceinline__ int seen_by_thread(const Operands &o, const Place &p,
 template <ng_format_id F, int WIDE> __global__ void __launch_bounds__(THREADS) forward(const __grid_constant__ Operands o) {
     typedef typename Number<F>::type R;
     extern __shared__ __align__(16) unsigned char shared[];
-    R *q = reinterpret_cast<R *>(shared), *buffer = q + o.d * PITCH, *tile = buffer + buffer_reals(o.d), *maxima = tile + TILE * PITCH, *sums = maxima + TILE;
+    R *q = reinterpret_cast<R *>(shared), *buffer = q + o.d * PITCH, *tile = buffer + buffer_reals(o.d), *maxima = tile + TILE * PITCH,
+      *sums = maxima + TILE;
     const Place p = place_of(o, true);
     const R scale = (R)o.scale;
     const int row = threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4, none[4] = {0, 0, 0, 0};
@@ -349,8 +356,8 @@ template <ng_format_id F, int WIDE> __global__ void __launch_bounds__(THREADS) b
 template <ng_format_id F, int WIDE> __global__ void __launch_bounds__(THREADS) backward_columns(const __grid_constant__ Operands o) {
     typedef typename Number<F>::type R;
     extern __shared__ __align__(16) unsigned char shared[];
-    R *k = reinterpret_cast<R *>(shared), *v = k + o.d * PITCH, *buffer = v + o.d * PITCH, *tile = buffer + buffer_reals(o.d), *other = tile + TILE * PITCH,
-      *statistics = other + TILE * PITCH; /* [64][3] */
+    R *k = reinterpret_cast<R *>(shared), *v = k + o.d * PITCH, *buffer = v + o.d * PITCH, *tile = buffer + buffer_reals(o.d),
+      *other = tile + TILE * PITCH, *statistics = other + TILE * PITCH; /* [64][3] */
     const Place p = place_of(o, false);
     const R scale = (R)o.scale;
     const int row = threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4;
@@ -456,7 +463,8 @@ extern "C" const char *ng_cuda_attention_supports(const ng_kernel *kernel, const
     const double heads = problem->scalars[NG_HEADS], sequence = problem->scalars[NG_SEQUENCE];
     if (why) return why;
     if (!(heads >= 1) || !(sequence >= 1) || heads > (double)problem->n || sequence > (double)problem->m) return "no heads, or no sequence";
-    if (problem->n % (int64_t)heads || problem->m % (int64_t)sequence) return "the width is no multiple of the heads, or the tokens none of the sequence";
+    if (problem->n % (int64_t)heads || problem->m % (int64_t)sequence)
+        return "the width is no multiple of the heads, or the tokens none of the sequence";
     const int64_t d = problem->n / (int64_t)heads;
     if (d > MOST_D) return "heads of more than 128 elements";
     if (shared_bytes((int)d, kernel->op == NG_OP_ATTENTION_BACKWARD, kernel->in == NG_FP64 ? 8 : 4) > shared_limit(device->sm))
@@ -480,10 +488,20 @@ extern "C" ng_status ng_cuda_launch_attention(const ng_kernel *kernel, const ng_
     if (!status && back) status = ng_cuda_check(launch, NG_GRADIENT, kernel->in, p->m, p->n);
     if (!status) status = ng_cuda_check(launch, NG_OUT, kernel->out, p->m, back ? 3 * p->n : p->n);
     if (!status && launch->workspace_bytes < ng_cuda_attention_workspace(kernel, p, launch->device))
-        status = ng_cuda_fail(launch, NG_BAD_ARGUMENT, "a workspace of %zu bytes, expected %zu", launch->workspace_bytes, ng_cuda_attention_workspace(kernel, p, launch->device));
+        status = ng_cuda_fail(launch, NG_BAD_ARGUMENT, "a workspace of %zu bytes, expected %zu", launch->workspace_bytes,
+                              ng_cuda_attention_workspace(kernel, p, launch->device));
     if (status) return status;
-    Operands o = {ng_matrix_of(&t[NG_IN]), ng_matrix_of(&t[NG_GRADIENT]), ng_matrix_of(&t[NG_OUT]), launch->workspace, (long long)p->scalars[NG_SEQUENCE],
-                  (long long)p->scalars[NG_HEADS], p->n, 0, kernel->contract.layer.causal, 0, ng_caster_of(kernel->out, &kernel->contract.cast)};
+    Operands o = {ng_matrix_of(&t[NG_IN]),
+                  ng_matrix_of(&t[NG_GRADIENT]),
+                  ng_matrix_of(&t[NG_OUT]),
+                  launch->workspace,
+                  (long long)p->scalars[NG_SEQUENCE],
+                  (long long)p->scalars[NG_HEADS],
+                  p->n,
+                  0,
+                  kernel->contract.layer.causal,
+                  0,
+                  ng_caster_of(kernel->out, &kernel->contract.cast)};
     o.d = (int)(o.width / o.heads);
     o.scale = kernel->in == NG_FP64 ? 1.0 / sqrt((double)o.d) : (double)ng_div(1.0f, ng_norm_sqrt((float)o.d));
     switch (kernel->in) {

@@ -23,10 +23,16 @@ struct Operands {
 __device__ __forceinline__ uint32_t address(const uint16_t *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
 __device__ __forceinline__ void load4(const uint16_t *p, uint32_t (&r)[4]) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address(p)) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address(p))
+                 : "memory");
 }
 __device__ __forceinline__ void load4_turned(const uint16_t *p, uint32_t (&r)[4]) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address(p)) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address(p))
+                 : "memory");
 }
 __device__ __forceinline__ void step(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -83,7 +89,9 @@ template <int D, int N> __device__ __forceinline__ void accumulate(const float (
 
 /* ---- tiles --------------------------------------------------------------------------------------------------------*/
 /* `rows` tokens of a head as [rows][D + 8]; zeros beyond the sequence and the head. */
-template <int D> __device__ __forceinline__ void load_tile(const Operands &o, const ng_matrix &from, long long row0, long long column, int rows, int tokens, uint16_t *to) {
+template <int D>
+__device__ __forceinline__ void load_tile(const Operands &o, const ng_matrix &from, long long row0, long long column, int rows, int tokens,
+                                          uint16_t *to) {
     constexpr int PITCH = D + 8;
     for (int at = threadIdx.x; at < rows * (D / 8); at += THREADS) {
         const int token = at / (D / 8), c = at % (D / 8) * 8;
@@ -136,7 +144,8 @@ template <int D> __device__ __forceinline__ void store_rows(const Operands &o, c
 #pragma unroll
         for (int n = 0; n < D / 8; n++)
             if (row_of(i) < p.tokens && column_of(n, i) < o.d)
-                ng_row<uint16_t>(o.out, p.row0 + p.first + row_of(i))[column + column_of(n, i)] = (uint16_t)ng_cast_code(&o.caster, NG_RN_EVEN, ng_bits(x[n][i]));
+                ng_row<uint16_t>(o.out, p.row0 + p.first + row_of(i))[column + column_of(n, i)] =
+                    (uint16_t)ng_cast_code(&o.caster, NG_RN_EVEN, ng_bits(x[n][i]));
 }
 
 /* Keys that a tile of queries sees; that one of the two rows of a thread sees. */
@@ -301,7 +310,8 @@ template <int D> __global__ void __launch_bounds__(THREADS) backward_columns(con
         load_tile<D>(o, o.in, p.row0 + query0, p.column, QUERIES, queries, q);
         load_tile<D>(o, o.gradient, p.row0 + query0, p.column, QUERIES, queries, g);
         if (threadIdx.x < 3 * QUERIES)
-            statistics[threadIdx.x / QUERIES][threadIdx.x % QUERIES] = (int)threadIdx.x % QUERIES < queries ? kept_of(o, p, query0 + threadIdx.x % QUERIES)[threadIdx.x / QUERIES] : 1.0f;
+            statistics[threadIdx.x / QUERIES][threadIdx.x % QUERIES] =
+                (int)threadIdx.x % QUERIES < queries ? kept_of(o, p, query0 + threadIdx.x % QUERIES)[threadIdx.x / QUERIES] : 1.0f;
         __syncthreads();
         products<D, QUERIES>(k + mine, q, s);
         products<D, QUERIES>(v + mine, g, a);
@@ -360,7 +370,8 @@ extern "C" ng_status ng_cuda_launch_attention_mma(const ng_kernel *kernel, const
     if (!status && back) status = ng_cuda_check(launch, NG_GRADIENT, NG_BF16, p->m, p->n);
     if (!status) status = ng_cuda_check(launch, NG_OUT, NG_BF16, p->m, back ? 3 * p->n : p->n);
     if (!status && launch->workspace_bytes < ng_cuda_attention_workspace(kernel, p, launch->device))
-        status = ng_cuda_fail(launch, NG_BAD_ARGUMENT, "a workspace of %zu bytes, expected %zu", launch->workspace_bytes, ng_cuda_attention_workspace(kernel, p, launch->device));
+        status = ng_cuda_fail(launch, NG_BAD_ARGUMENT, "a workspace of %zu bytes, expected %zu", launch->workspace_bytes,
+                              ng_cuda_attention_workspace(kernel, p, launch->device));
     if (status) return status;
     Operands o = {ng_matrix_of(&t[NG_IN]), ng_matrix_of(&t[NG_GRADIENT]), ng_matrix_of(&t[NG_OUT]), static_cast<float *>(launch->workspace),
                   (long long)p->scalars[NG_SEQUENCE], (long long)p->scalars[NG_HEADS], p->n, 0, kernel->contract.layer.causal, false, 0,

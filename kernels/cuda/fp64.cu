@@ -31,7 +31,8 @@ struct Product {
 };
 
 /* Rows [row0, + 64) and K [k0, + 16) of an operand as [k][PITCH], zeros beyond. */
-template <bool TURNED> __device__ __forceinline__ void load_tile(const ng_matrix &x, long long row0, long long rows, long long k0, long long k, double (*to)[PITCH]) {
+template <bool TURNED>
+__device__ __forceinline__ void load_tile(const ng_matrix &x, long long row0, long long rows, long long k0, long long k, double (*to)[PITCH]) {
     for (int at = threadIdx.x; at < TILE * DEPTH; at += THREADS) {
         const int i = TURNED ? at % TILE : at / DEPTH, p = TURNED ? at / TILE : at % DEPTH;
         const bool there = row0 + i < rows && k0 + p < k;
@@ -106,7 +107,8 @@ __global__ void __launch_bounds__(THREADS) norm_rows(const __grid_constant__ Nor
 __global__ void __launch_bounds__(THREADS) norm_gradient_rows(const __grid_constant__ Norm o) {
     const int lane = threadIdx.x % 32;
     for (long long row = blockIdx.x * (long long)WARPS + threadIdx.x / 32; row < o.rows; row += (long long)gridDim.x * WARPS) {
-        const double *x = row64(o.x, row), *dy = row64(o.dy, row), *gamma = row64(o.gamma, 0), mean = o.centered ? *row64(o.mean, row) : 0, rstd = *row64(o.rstd, row);
+        const double *x = row64(o.x, row), *dy = row64(o.dy, row), *gamma = row64(o.gamma, 0), mean = o.centered ? *row64(o.mean, row) : 0,
+                     rstd = *row64(o.rstd, row);
         double s1 = 0, s2 = 0;
         for (long long j = lane; j < o.columns; j += 32) {
             const double g = dy[j] * ng_norm_weight64(o.zero_centered, gamma[j]);
@@ -115,7 +117,8 @@ __global__ void __launch_bounds__(THREADS) norm_gradient_rows(const __grid_const
         }
         const double c1 = halve(s1) / (double)o.columns, c2 = halve(s2) / (double)o.columns;
         for (long long j = lane; j < o.columns; j += 32)
-            row64(o.out, row)[j] = rstd * (dy[j] * ng_norm_weight64(o.zero_centered, gamma[j]) - c1 - ng_norm_hat64(o.centered, x[j], mean, rstd) * c2);
+            row64(o.out, row)[j] =
+                rstd * (dy[j] * ng_norm_weight64(o.zero_centered, gamma[j]) - c1 - ng_norm_hat64(o.centered, x[j], mean, rstd) * c2);
     }
 }
 
@@ -252,7 +255,9 @@ ng_status check(const ng_launch *launch, bool wanted, ng_role role, long long ro
     return before || !wanted ? before : ng_cuda_check(launch, role, NG_FP64, rows, columns);
 }
 
-const ng_tensor *listed(const ng_launch *launch, ng_role role, int64_t i) { return launch->list_count ? &launch->lists[role][i] : &launch->tensors[role]; }
+const ng_tensor *listed(const ng_launch *launch, ng_role role, int64_t i) {
+    return launch->list_count ? &launch->lists[role][i] : &launch->tensors[role];
+}
 
 /* The i-th tensor of a role, of the extents of the gradient's. */
 ng_status check_listed(const ng_launch *launch, ng_role role, int64_t i) {
@@ -296,8 +301,20 @@ extern "C" ng_status ng_cuda_launch_norm64(const ng_kernel *kernel, const ng_lau
     status = check(launch, back, NG_OUT_2, 1, n, status);
     status = check(launch, back && centered, NG_OUT_3, 1, n, status);
     if (status) return status;
-    Norm o = {matrix(launch, NG_IN), matrix(launch, NG_GRADIENT), matrix(launch, NG_PARAMETER), matrix(launch, NG_PARAMETER_2), matrix(launch, NG_MEAN), matrix(launch, NG_RSTD),
-              matrix(launch, NG_OUT), matrix(launch, NG_OUT_2), matrix(launch, NG_OUT_3), rows, n, launch->problem->scalars[NG_EPSILON], centered, kernel->contract.norm.zero_centered};
+    Norm o = {matrix(launch, NG_IN),
+              matrix(launch, NG_GRADIENT),
+              matrix(launch, NG_PARAMETER),
+              matrix(launch, NG_PARAMETER_2),
+              matrix(launch, NG_MEAN),
+              matrix(launch, NG_RSTD),
+              matrix(launch, NG_OUT),
+              matrix(launch, NG_OUT_2),
+              matrix(launch, NG_OUT_3),
+              rows,
+              n,
+              launch->problem->scalars[NG_EPSILON],
+              centered,
+              kernel->contract.norm.zero_centered};
     if (!centered) o.mean.data = o.dbeta.data = nullptr;
     const cudaStream_t stream = stream_of(launch);
     if (!back) norm_rows<<<grid_for(rows, WARPS), THREADS, 0, stream>>>(o);
@@ -310,8 +327,15 @@ extern "C" ng_status ng_cuda_launch_norm64(const ng_kernel *kernel, const ng_lau
 
 extern "C" ng_status ng_cuda_launch_activation64(const ng_kernel *kernel, const ng_launch *launch) {
     const long long rows = launch->problem->m, n = launch->problem->n;
-    const Activation o = {matrix(launch, NG_IN), matrix(launch, NG_IN_2), matrix(launch, NG_GRADIENT), matrix(launch, NG_OUT), matrix(launch, NG_OUT_2), rows, n,
-                          kernel->contract.activation.kind, kernel->op == NG_OP_ACTIVATION_BACKWARD};
+    const Activation o = {matrix(launch, NG_IN),
+                          matrix(launch, NG_IN_2),
+                          matrix(launch, NG_GRADIENT),
+                          matrix(launch, NG_OUT),
+                          matrix(launch, NG_OUT_2),
+                          rows,
+                          n,
+                          kernel->contract.activation.kind,
+                          kernel->op == NG_OP_ACTIVATION_BACKWARD};
     const bool gated = o.kind == NG_SWIGLU;
     ng_status status = check(launch, true, NG_IN, rows, n, NG_OK);
     status = check(launch, true, NG_OUT, rows, n, status);
@@ -334,7 +358,14 @@ extern "C" ng_status ng_cuda_launch_loss64(const ng_kernel *kernel, const ng_lau
     status = check(launch, back || t[NG_ROW_SUM].data, NG_ROW_SUM, rows, 1, status);
     status = check(launch, back, NG_GRADIENT, rows, 1, status);
     if (status) return status;
-    const Loss o = {matrix(launch, NG_IN), matrix(launch, NG_LABELS), matrix(launch, NG_ROW_MAX), matrix(launch, NG_ROW_SUM), matrix(launch, NG_GRADIENT), matrix(launch, NG_OUT), rows, n};
+    const Loss o = {matrix(launch, NG_IN),
+                    matrix(launch, NG_LABELS),
+                    matrix(launch, NG_ROW_MAX),
+                    matrix(launch, NG_ROW_SUM),
+                    matrix(launch, NG_GRADIENT),
+                    matrix(launch, NG_OUT),
+                    rows,
+                    n};
     if (back) loss_gradients<<<grid_for(rows * n, THREADS), THREADS, 0, stream_of(launch)>>>(o);
     else loss_rows<<<grid_for(rows, WARPS), THREADS, 0, stream_of(launch)>>>(o);
     return ng_cuda_launched(launch);
@@ -366,8 +397,14 @@ extern "C" ng_status ng_cuda_launch_optimizer64(const ng_kernel *kernel, const n
         if (kind == NG_NORM2) squares<<<1, NG_FP64_NORM2_CHAINS, 0, stream>>>(ng_matrix_of(g), g->rows, g->columns, i == 0, chains);
         else if (kind == NG_CLIP) clip<<<blocks, THREADS, 0, stream>>>(ng_matrix_of(g), g->rows, g->columns, scalars[NG_MAX_NORM], out);
         else {
-            const Adam o = {ng_matrix_of(listed(launch, NG_PARAMETER, i)), ng_matrix_of(g), ng_matrix_of(listed(launch, NG_MOMENT_1, i)), ng_matrix_of(listed(launch, NG_MOMENT_2, i)),
-                            static_cast<const float *>(launch->tensors[NG_FOUND_INF].data), g->rows, g->columns, ng_adam_factors64_of(scalars)};
+            const Adam o = {ng_matrix_of(listed(launch, NG_PARAMETER, i)),
+                            ng_matrix_of(g),
+                            ng_matrix_of(listed(launch, NG_MOMENT_1, i)),
+                            ng_matrix_of(listed(launch, NG_MOMENT_2, i)),
+                            static_cast<const float *>(launch->tensors[NG_FOUND_INF].data),
+                            g->rows,
+                            g->columns,
+                            ng_adam_factors64_of(scalars)};
             adam<<<blocks, THREADS, 0, stream>>>(o);
         }
     }

@@ -23,7 +23,8 @@ template <ng_format_id F> __device__ __forceinline__ typename Number<F>::type lo
     else return ng_decode_fp16(ng_row<const uint16_t>(m, row)[column]);
 }
 
-template <ng_format_id F> __device__ __forceinline__ void store(const ng_matrix &m, const ng_caster &caster, long long row, long long column, typename Number<F>::type x) {
+template <ng_format_id F>
+__device__ __forceinline__ void store(const ng_matrix &m, const ng_caster &caster, long long row, long long column, typename Number<F>::type x) {
     if constexpr (F == NG_FP64) ng_row<double>(m, row)[column] = x;
     else if constexpr (F == NG_FP32) ng_row<uint32_t>(m, row)[column] = ng_norm_code(nullptr, NG_FP32, x);
     else ng_row<uint16_t>(m, row)[column] = (uint16_t)ng_norm_code(&caster, F, x);
@@ -138,7 +139,9 @@ template <typename T> __global__ void __launch_bounds__(THREADS) transpose(ng_ma
 
 /* ---- embedding ----------------------------------------------------------------------------------------------------*/
 /* A token outside the vocabulary reads all ones: NaN. */
-template <typename T> __global__ void __launch_bounds__(THREADS) gather(ng_matrix tokens, ng_matrix table, ng_matrix out, long long rows, long long columns, long long vocabulary) {
+template <typename T>
+__global__ void __launch_bounds__(THREADS)
+    gather(ng_matrix tokens, ng_matrix table, ng_matrix out, long long rows, long long columns, long long vocabulary) {
     for (long long task = blockIdx.x * (long long)THREADS + threadIdx.x; task < rows * columns; task += (long long)gridDim.x * THREADS) {
         const long long row = task / columns, column = task % columns, token = *ng_row<const int>(tokens, row);
         T code;
@@ -149,7 +152,9 @@ template <typename T> __global__ void __launch_bounds__(THREADS) gather(ng_matri
 }
 
 /* A block has one row of the vocabulary and THREADS columns. It finds the row's tokens, in their order, THREADS tokens at a time. */
-template <ng_format_id F> __global__ void __launch_bounds__(THREADS) add_gradients(ng_matrix tokens, ng_matrix gradient, ng_matrix out, long long rows, long long columns, long long vocabulary) {
+template <ng_format_id F>
+__global__ void __launch_bounds__(THREADS)
+    add_gradients(ng_matrix tokens, ng_matrix gradient, ng_matrix out, long long rows, long long columns, long long vocabulary) {
     typedef typename Number<F>::type R;
     __shared__ int found[THREADS], counts[THREADS / 32];
     const long long across = (columns + THREADS - 1) / THREADS;
@@ -197,8 +202,16 @@ extern "C" ng_status ng_cuda_launch_rope(const ng_kernel *kernel, const ng_launc
     if (!status) status = ng_cuda_check(launch, NG_PARAMETER, real, sequence, half);
     if (!status) status = ng_cuda_check(launch, NG_PARAMETER_2, real, sequence, half);
     if (status) return status;
-    const Rope o = {ng_matrix_of(&t[NG_IN]), ng_matrix_of(&t[NG_OUT]), ng_matrix_of(&t[NG_PARAMETER]), ng_matrix_of(&t[NG_PARAMETER_2]), p->m, sequence, p->n,
-                    (int)half, kernel->contract.layer.inverse, ng_caster_of(kernel->out, &kernel->contract.cast)};
+    const Rope o = {ng_matrix_of(&t[NG_IN]),
+                    ng_matrix_of(&t[NG_OUT]),
+                    ng_matrix_of(&t[NG_PARAMETER]),
+                    ng_matrix_of(&t[NG_PARAMETER_2]),
+                    p->m,
+                    sequence,
+                    p->n,
+                    (int)half,
+                    kernel->contract.layer.inverse,
+                    ng_caster_of(kernel->out, &kernel->contract.cast)};
     const cudaStream_t stream = static_cast<cudaStream_t>(launch->stream);
     const unsigned blocks = grid_for(o.rows * ((3 * o.width + 1) / 2));
     switch (kernel->in) {
@@ -220,7 +233,12 @@ extern "C" ng_status ng_cuda_launch_add(const ng_kernel *kernel, const ng_launch
     if (!status) status = ng_cuda_check(launch, NG_IN_2, kernel->in, p->m, p->n);
     if (!status) status = ng_cuda_check(launch, NG_OUT, kernel->out, p->m, p->n);
     if (status) return status;
-    const Add o = {ng_matrix_of(&t[NG_IN]), ng_matrix_of(&t[NG_IN_2]), ng_matrix_of(&t[NG_OUT]), p->m, p->n, ng_caster_of(kernel->out, &kernel->contract.cast)};
+    const Add o = {ng_matrix_of(&t[NG_IN]),
+                   ng_matrix_of(&t[NG_IN_2]),
+                   ng_matrix_of(&t[NG_OUT]),
+                   p->m,
+                   p->n,
+                   ng_caster_of(kernel->out, &kernel->contract.cast)};
     const bool aligned = rows_aligned(&t[NG_IN]) && rows_aligned(&t[NG_IN_2]) && rows_aligned(&t[NG_OUT]);
     const cudaStream_t stream = static_cast<cudaStream_t>(launch->stream);
     switch (kernel->in) {
@@ -253,7 +271,8 @@ extern "C" ng_status ng_cuda_launch_embedding(const ng_kernel *kernel, const ng_
     const ng_tensor *t = launch->tensors;
     const bool back = kernel->op == NG_OP_EMBEDDING_BACKWARD;
     ng_status status = ng_cuda_check(launch, NG_TOKENS, NG_FP32, p->m, 1);
-    if (!status) status = back ? ng_cuda_check(launch, NG_GRADIENT, kernel->in, p->m, p->n) : ng_cuda_check(launch, NG_PARAMETER, kernel->in, p->k, p->n);
+    if (!status)
+        status = back ? ng_cuda_check(launch, NG_GRADIENT, kernel->in, p->m, p->n) : ng_cuda_check(launch, NG_PARAMETER, kernel->in, p->k, p->n);
     if (!status) status = ng_cuda_check(launch, NG_OUT, kernel->out, back ? p->k : p->m, p->n);
     if (status) return status;
     const ng_matrix tokens = ng_matrix_of(&t[NG_TOKENS]), from = ng_matrix_of(&t[back ? NG_GRADIENT : NG_PARAMETER]), out = ng_matrix_of(&t[NG_OUT]);

@@ -10,11 +10,33 @@
 enum {
     RIGHT,
     /* both directions */
-    SEES_NEXT, SEES_ALL, SEES_ONLY_BEFORE, SEES_BATCH, SCALE_MISSING, SCALE_OF_WIDTH, MAXIMUM_MISSING, BASE_2, KEYS_OF_NEXT_HEAD, VALUES_FOR_KEYS, HEADS_INTERLEAVED,
+    SEES_NEXT,
+    SEES_ALL,
+    SEES_ONLY_BEFORE,
+    SEES_BATCH,
+    SCALE_MISSING,
+    SCALE_OF_WIDTH,
+    MAXIMUM_MISSING,
+    BASE_2,
+    KEYS_OF_NEXT_HEAD,
+    VALUES_FOR_KEYS,
+    HEADS_INTERLEAVED,
     /* forward */
-    SUM_NOT_RESCALED, PROBABILITIES_BF16, LAST_KEY_LOST, LAST_QUERY_LOST, EXP_OF_8_BITS,
+    SUM_NOT_RESCALED,
+    PROBABILITIES_BF16,
+    LAST_KEY_LOST,
+    LAST_QUERY_LOST,
+    EXP_OF_8_BITS,
     /* backward */
-    ROW_SUM_MISSING, ROW_SUM_OF_WEIGHTS, GRADIENT_UNSCALED, DQ_FOR_DK, DV_OF_WEIGHTS, DIAGONAL_LOST, DK_OF_LAST_QUERY, SOFTMAX_SLOPE_MISSING, DV_BF16_SUM,
+    ROW_SUM_MISSING,
+    ROW_SUM_OF_WEIGHTS,
+    GRADIENT_UNSCALED,
+    DQ_FOR_DK,
+    DV_OF_WEIGHTS,
+    DIAGONAL_LOST,
+    DK_OF_LAST_QUERY,
+    SOFTMAX_SLOPE_MISSING,
+    DV_BF16_SUM,
 };
 
 static float to_bf16(double x) { return ng_float((ng_bits((float)x) + 0x7FFFu + (ng_bits((float)x) >> 16 & 1)) & 0xFFFF0000u); }
@@ -77,7 +99,8 @@ static double weights(const attention *x, int64_t i, int64_t from, int64_t to) {
         running = fmax(running, x->p[j]);
         const double argument = x->p[j] - (x->twist == MAXIMUM_MISSING ? 0 : most);
         sum += x->twist == SUM_NOT_RESCALED ? ng_exp64(x->p[j] - running) : 0;
-        x->p[j] = x->twist == MAXIMUM_MISSING ? (double)(float)ng_exp64(argument) : ng_exp64(x->twist == BASE_2 ? argument * 0x1.62e42fefa39efp-1 : argument);
+        x->p[j] = x->twist == MAXIMUM_MISSING ? (double)(float)ng_exp64(argument)
+                                              : ng_exp64(x->twist == BASE_2 ? argument * 0x1.62e42fefa39efp-1 : argument);
         if (x->twist == EXP_OF_8_BITS) x->p[j] = (double)ng_float(ng_bits((float)x->p[j]) & 0xFFFF8000u);
         if (x->twist == MAXIMUM_MISSING && x->p[j] > FLT_MAX) x->p[j] = INFINITY;
         if (x->twist != SUM_NOT_RESCALED) sum += x->p[j];
@@ -148,7 +171,11 @@ static void one_head(const attention *x, bool backward, double *values) {
 static ng_status attend(const ng_fault *fault, const ng_kernel *subject, const ng_launch *launch) {
     const ng_problem *p = launch->problem;
     const bool backward = subject->op == NG_OP_ATTENTION_BACKWARD;
-    attention x = {.launch = launch, .sequence = (int64_t)p->scalars[NG_SEQUENCE], .heads = (int64_t)p->scalars[NG_HEADS], .width = p->n, .twist = fault->twist};
+    attention x = {.launch = launch,
+                   .sequence = (int64_t)p->scalars[NG_SEQUENCE],
+                   .heads = (int64_t)p->scalars[NG_HEADS],
+                   .width = p->n,
+                   .twist = fault->twist};
     x.d = p->n / x.heads;
     const int64_t part = p->m * x.d;
     double *memory = malloc(sizeof *memory * (size_t)(2 * p->m + 7 * part));
@@ -207,7 +234,8 @@ static ng_status add(const ng_fault *fault, const ng_kernel *subject, const ng_l
     const ng_problem *p = launch->problem;
     for (int64_t i = 0; i < p->m; i++)
         for (int64_t j = 0; j < p->n; j++) {
-            const float a = ng_element_value(&launch->tensors[NG_IN], i, j), b = ng_element_value(&launch->tensors[NG_IN_2], fault->twist == SECOND_ROW_LATE ? (i + 1) % p->m : i, j);
+            const float a = ng_element_value(&launch->tensors[NG_IN], i, j),
+                        b = ng_element_value(&launch->tensors[NG_IN_2], fault->twist == SECOND_ROW_LATE ? (i + 1) % p->m : i, j);
             float sum = fault->twist == FIRST_ALONE ? a : fault->twist == SUBTRACTED ? a - b : a + b;
             if (fault->twist == TOWARD_ZERO) sum = ng_float(ng_bits(sum) & 0xFFFF0000u);
             if (fault->twist == TINY_FLUSHED && fabsf(sum) < FLT_MIN) sum = 0;
@@ -235,7 +263,18 @@ static ng_status turn_over(const ng_fault *fault, const ng_kernel *subject, cons
 }
 
 /* ---- embedding ----------------------------------------------------------------------------------------------------*/
-enum { NEXT_TOKEN = 1, PADDING_ZERO, LAST_TOKEN_CUT, REPEATED_LOST, OVERWRITTEN, DESCENDING, PADDING_LEFT, MEAN_OF_REPEATED, LAST_GRADIENT_LOST, SUM_IN_BF16 };
+enum {
+    NEXT_TOKEN = 1,
+    PADDING_ZERO,
+    LAST_TOKEN_CUT,
+    REPEATED_LOST,
+    OVERWRITTEN,
+    DESCENDING,
+    PADDING_LEFT,
+    MEAN_OF_REPEATED,
+    LAST_GRADIENT_LOST,
+    SUM_IN_BF16
+};
 
 static int64_t token_of(const ng_launch *launch, int64_t row) { return (int32_t)ng_element_get(&launch->tensors[NG_TOKENS], row, 0); }
 
@@ -247,7 +286,8 @@ static ng_status look_up(const ng_fault *fault, const ng_kernel *subject, const 
         if (fault->twist == NEXT_TOKEN) token = (token + 1) % p->k;
         if (fault->twist == LAST_TOKEN_CUT && token == p->k - 1 && p->k > 1) token--;
         for (int64_t j = 0; j < p->n; j++)
-            ng_element_set(&launch->tensors[NG_OUT], i, j, fault->twist == PADDING_ZERO && token == 0 ? 0 : ng_element_get(&launch->tensors[NG_PARAMETER], token, j));
+            ng_element_set(&launch->tensors[NG_OUT], i, j,
+                           fault->twist == PADDING_ZERO && token == 0 ? 0 : ng_element_get(&launch->tensors[NG_PARAMETER], token, j));
     }
     return NG_OK;
 }
