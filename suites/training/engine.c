@@ -108,6 +108,35 @@ ng_status ng_engine_clear(ng_engine *engine, const ng_tensor *tensor, ng_error *
     return clear(engine, tensor->data, bytes_of(tensor), error);
 }
 
+ng_status ng_engine_copy(ng_engine *engine, const ng_tensor *from, const ng_tensor *to, ng_error *error) {
+    if (on_gpu(engine)) return ng_gpu_copy(&engine->gpu, to->data, from->data, bytes_of(to), NG_ON_DEVICE, error);
+    memcpy(to->data, from->data, bytes_of(to));
+    return NG_OK;
+}
+
+/* ---- replay -------------------------------------------------------------------------------------------------------*/
+ng_status ng_engine_record(ng_engine *engine, ng_error *error) {
+    return ng_gpu_check(&engine->gpu, engine->gpu.runtime->capture_begin(engine->gpu.stream), "recording a step", error);
+}
+
+ng_status ng_engine_recorded(ng_engine *engine, void **replay, ng_error *error) {
+    const ng_runtime *r = engine->gpu.runtime;
+    void *graph = NULL;
+    *replay = NULL;
+    ng_status status = ng_gpu_check(&engine->gpu, r->capture_end(engine->gpu.stream, &graph), "recording a step", error);
+    if (!status) status = ng_gpu_check(&engine->gpu, r->graph_instantiate(replay, graph), "recording a step", error);
+    if (graph && r->graph_free(graph)) r->last_error();
+    return status;
+}
+
+ng_status ng_engine_replay(ng_engine *engine, void *replay, ng_error *error) {
+    return ng_gpu_check(&engine->gpu, engine->gpu.runtime->graph_launch(replay, engine->gpu.stream), "replaying a step", error);
+}
+
+void ng_engine_forget(ng_engine *engine, void *replay) {
+    if (replay && engine->gpu.runtime->executable_free(replay)) engine->gpu.runtime->last_error();
+}
+
 /* ---- kernels ------------------------------------------------------------------------------------------------------*/
 ng_status ng_engine_find(const ng_engine *engine, ng_op op, const ng_kernel **kernel, ng_error *error, const char *glob, ...) {
     char text[192];

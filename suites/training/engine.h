@@ -71,5 +71,14 @@ ng_status ng_engine_write(ng_engine *engine, const ng_tensor *to, const void *fr
 ng_status ng_engine_read(ng_engine *engine, const ng_tensor *from, void *to, ng_error *error);
 /* Every byte to zero, in the order of launches. */
 ng_status ng_engine_clear(ng_engine *engine, const ng_tensor *tensor, ng_error *error);
+/* Between two tensors of the same bytes in the engine's memory, in the order of launches. */
+ng_status ng_engine_copy(ng_engine *engine, const ng_tensor *from, const ng_tensor *to, ng_error *error);
+
+/* ---- replay: what is launched between begin and end is recorded, not run; a CUDA engine's alone ------------------------*/
+ng_status ng_engine_record(ng_engine *engine, ng_error *error);
+/* *replay NULL on failure; whatever was recorded is gone. */
+ng_status ng_engine_recorded(ng_engine *engine, void **replay, ng_error *error);
+ng_status ng_engine_replay(ng_engine *engine, void *replay, ng_error *error);
+void ng_engine_forget(ng_engine *engine, void *replay);
 
 #endif

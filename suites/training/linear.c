@@ -108,9 +108,8 @@ ng_status ng_delayed_update(ng_model_state *m, ng_error *error) {
         if (!status)
             status = NG_LAUNCH(m->engine, d->update, &u, error, {NG_IN, &d->history}, {NG_IN_2, &d->scales}, {NG_OUT, &d->rolled},
                                {NG_OUT_2, &d->next}, {NG_OUT_3, &d->decode});
-        const ng_tensor history = d->history, scales = d->scales;
-        d->history = d->rolled, d->rolled = history;
-        d->scales = d->next, d->next = scales;
+        if (!status) status = ng_engine_copy(m->engine, &d->rolled, &d->history, error);
+        if (!status) status = ng_engine_copy(m->engine, &d->next, &d->scales, error);
     }
     return status;
 }

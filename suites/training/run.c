@@ -47,6 +47,14 @@ void ng_seed_data_free(ng_seed_data *data) {
 }
 
 /* ---- runners ------------------------------------------------------------------------------------------------------*/
+static ng_status create_step(ng_runner *r, ng_error *error) {
+    ng_pool *pool = &r->model.pool;
+    const int64_t tokens = tokens_of(r->settings);
+    ng_status status = ng_pool_tensor(pool, NG_FP32, tokens, 1, &r->step_tokens, error);
+    if (!status) status = ng_pool_tensor(pool, NG_FP32, tokens, 1, &r->step_targets, error);
+    return status ? status : ng_pool_tensor(pool, r->model.wide, tokens, 1, &r->step_losses, error);
+}
+
 ng_status ng_runner_create(ng_engine *engine, const ng_recipe_choice *choice, const ng_run_settings *s, ng_runner *r, ng_error *error) {
     const int64_t rows = (s->steps + s->evaluations) * tokens_of(s);
     *r = (ng_runner){.settings = s};
@@ -56,11 +64,17 @@ ng_status ng_runner_create(ng_engine *engine, const ng_recipe_choice *choice, co
     if (!status) status = ng_pool_tensor(&r->model.pool, NG_FP32, rows, 1, &r->targets, error);
     if (!status) status = ng_pool_tensor(&r->model.pool, r->model.wide, rows, 1, &r->losses, error);
     if (!status) status = ng_pool_tensor(&r->model.pool, r->model.wide, 1, s->steps ? s->steps : 1, &r->norms, error);
+    r->replays = engine->device.backend == NG_BACKEND_CUDA && !s->no_replay && !(choice->recipe->dy.random && !choice->no_random);
+    if (!status && r->replays) status = create_step(r, error);
     if (status) ng_runner_destroy(r);
     return status;
 }
 
-void ng_runner_destroy(ng_runner *r) { ng_model_destroy(&r->model); }
+void ng_runner_destroy(ng_runner *r) {
+    ng_engine_forget(r->model.engine, r->replay);
+    r->replay = NULL;
+    ng_model_destroy(&r->model);
+}
 
 ng_status ng_runner_begin(ng_runner *r, const ng_seed_data *data, const float *weights, ng_error *error) {
     ng_status status = ng_engine_write(r->model.engine, &r->tokens, data->tokens, error);
@@ -100,15 +114,41 @@ static double rate_of(const ng_run_settings *s, int64_t step) {
     return s->rate * (1 - 0.9 * (double)(step - rise) / (double)(s->steps - rise > 0 ? s->steps - rise : 1));
 }
 
+static ng_status both_passes(ng_runner *r, const ng_tensor *tokens, const ng_tensor *targets, const ng_tensor *losses, ng_error *error) {
+    ng_status status = ng_model_forward(&r->model, tokens, targets, true, losses, error);
+    return status ? status : ng_model_backward(&r->model, tokens, targets, error);
+}
+
+static ng_status record(ng_runner *r, ng_error *error) {
+    ng_error other = {0};
+    ng_status status = ng_engine_record(r->model.engine, error);
+    if (status) return status;
+    status = both_passes(r, &r->step_tokens, &r->step_targets, &r->step_losses, error);
+    const ng_status ended = ng_engine_recorded(r->model.engine, &r->replay, &other);
+    return status ? status : ended ? ng_fail(error, ended, "%.900s", other.text) : NG_OK;
+}
+
+enum { FIRST_RECORDED = 2 }; /* of this runner: step 0 of delayed scaling is another, and by then workspace has its size */
+
+static ng_status replay(ng_runner *r, const ng_tensor *tokens, const ng_tensor *targets, const ng_tensor *losses, ng_error *error) {
+    ng_engine *engine = r->model.engine;
+    ng_status status = ng_engine_copy(engine, tokens, &r->step_tokens, error);
+    if (!status) status = ng_engine_copy(engine, targets, &r->step_targets, error);
+    if (!status && !r->replay && r->steps_here >= FIRST_RECORDED) status = record(r, error);
+    if (!status) status = r->replay ? ng_engine_replay(engine, r->replay, error) : both_passes(r, &r->step_tokens, &r->step_targets, &r->step_losses, error);
+    return status ? status : ng_engine_copy(engine, &r->step_losses, losses, error);
+}
+
 static ng_status one_step(ng_runner *r, ng_error *error) {
     const ng_run_settings *s = r->settings;
     const int64_t step = r->model.step;
     const ng_tensor tokens = batch(r, &r->tokens, step), targets = batch(r, &r->targets, step), losses = batch(r, &r->losses, step);
     const ng_tensor norm = ng_tensor_view(&r->norms, step, 1, 1);
     const ng_update_options update = {rate_of(s, step), s->beta_1, s->beta_2, s->epsilon, s->decay, s->max_norm};
-    ng_status status = ng_model_forward(&r->model, &tokens, &targets, true, &losses, error);
-    if (!status) status = ng_model_backward(&r->model, &tokens, &targets, error);
-    return status ? status : ng_model_update(&r->model, &update, &norm, error);
+    ng_status status = r->replays ? replay(r, &tokens, &targets, &losses, error) : both_passes(r, &tokens, &targets, &losses, error);
+    if (!status) status = ng_model_update(&r->model, &update, &norm, error);
+    r->steps_here++;
+    return status;
 }
 
 ng_status ng_runner_advance(ng_runner *r, int64_t to, ng_curve *curve, ng_error *error) {

@@ -13,6 +13,7 @@ typedef struct ng_run_settings {
     double rate, loss_weight;   /* highest learning rate; see ng_model_state */
     double beta_1, beta_2, epsilon, decay, max_norm;
     int64_t checkpoint_every;   /* steps; 0: every 10 s */
+    bool no_replay;             /* a GPU's steps are launched kernel by kernel */
 } ng_run_settings;
 
 /* What one run came to. */
@@ -45,6 +46,11 @@ typedef struct ng_runner {
     const ng_run_settings *settings;
     ng_tensor tokens, targets, losses; /* [(steps + evaluations) T][1] */
     ng_tensor norms;                   /* [1][steps] */
+    /* A GPU's forward and backward pass are recorded once and replayed, where no launch draws random numbers of its own. */
+    bool replays;
+    ng_tensor step_tokens, step_targets, step_losses; /* [T][1]: where the recorded step finds and leaves them */
+    void *replay;                      /* NULL: not recorded yet */
+    int64_t steps_here;                /* updates of this runner */
 } ng_runner;
 ng_status ng_runner_create(ng_engine *engine, const ng_recipe_choice *choice, const ng_run_settings *settings, ng_runner *runner, ng_error *error);
 void ng_runner_destroy(ng_runner *runner);

@@ -26,7 +26,7 @@ typedef struct options {
     int64_t seeds, steps, layers, width, heads, hidden, sequence, batch, vocabulary, classes, evaluations, threads, device, every, draws;
     uint64_t seed;
     double rate, loss_weight, delta;
-    bool resume, gradients, evaluate, strict, quiet;
+    bool no_replay, resume, gradients, evaluate, strict, quiet;
 } options;
 
 /* A level's model, steps and seeds; its recipes, ended by NULL. */
@@ -76,6 +76,7 @@ static const ng_option option_rows[] = {
     ROW("checkpoint", 0, NG_TEXT, "FILE", "where the session is kept as it goes", checkpoint, NULL, 0, 0),
     COUNT("checkpoint-every", "steps between checkpoints; otherwise every 10 s", every, 1000000),
     ROW("resume", 0, NG_FLAG, NULL, "go on from --checkpoint FILE, with the bits of a run that was never broken off", resume, NULL, 0, 0),
+    ROW("no-replay", 0, NG_FLAG, NULL, "launch a GPU's steps kernel by kernel in place of replaying a recorded one; the same bits", no_replay, NULL, 0, 0),
     ROW("strict", 0, NG_FLAG, NULL, "exit status 1 where a verdict is inconclusive, too", strict, NULL, 0, 0),
     ROW("json", 'j', NG_TEXT, "FILE|-", "write the record, curves included", json, NULL, 0, 0),
     ROW("threads", 't', NG_COUNT, "N", "CPU threads; results do not depend on them", threads, NULL, 1, 1024),
@@ -106,7 +107,7 @@ static ng_status settle_shape(command *c, ng_error *error) {
     ng_run_settings *s = &c->session.settings;
     *s = (ng_run_settings){.steps = chosen(o->steps, l->steps), .evaluations = l->evaluations, .rate = o->rate > 0 ? o->rate : l->rate,
                            .loss_weight = o->loss_weight > 0 ? o->loss_weight : 1, .beta_1 = 0.9, .beta_2 = 0.95, .epsilon = 1e-12, .decay = 0.1, .max_norm = 1,
-                           .checkpoint_every = o->every};
+                           .checkpoint_every = o->every, .no_replay = o->no_replay};
     s->shape = (ng_model_shape){.layers = chosen(o->layers, l->layers), .width = chosen(o->width, l->width), .heads = chosen(o->heads, l->heads),
                                 .hidden = o->hidden ? o->hidden : o->width ? 4 * o->width : l->hidden, .sequence = chosen(o->sequence, l->sequence),
                                 .batch = chosen(o->batch, l->batch), .rms = o->norm == 1, .swiglu = o->activation == 1};
