@@ -89,6 +89,20 @@ static void power(void) {
     cr_expect(fabs((double)false_passes / TRIALS - 0.05) < 4 * sqrt(0.05 * 0.95 / TRIALS), "%d false passes of %d", false_passes, TRIALS);
 }
 
+/* The number of seeds asked for is the least that has the power; the smallest visible gap is where the power is met. */
+static void seeds(void) {
+    const double gaps[] = {0.011, -0.004, 0.002, 0.007, -0.001};
+    ng_gap g;
+    ng_gap_of(gaps, COUNT(gaps), 0.02, 0.05, 0.8, &g);
+    const double shift = 0.5 * 0.02 / g.deviation;
+    cr_expect(g.seeds_needed > 2 && ng_test_power(shift, g.seeds_needed, 0.05) >= 0.8 && ng_test_power(shift, g.seeds_needed - 1, 0.05) < 0.8, "%d seeds", g.seeds_needed);
+    cr_expect_float_eq(ng_test_power(g.detectable / g.deviation, COUNT(gaps), 0.05), 0.8, 1e-6);
+    /* squares sum to 0.000191 */
+    cr_expect_float_eq(g.mean, 0.003, 1e-15);
+    cr_expect_float_eq(g.deviation * g.deviation, (0.000191 - 5 * 0.003 * 0.003) / 4, 1e-15);
+    cr_expect(g.p_not_worse < 0.005 && g.p_worse > 0.99);
+}
+
 /* Holm's procedure on p-values 0.01, 0.04, 0.03: corrected 0.03, 0.06, 0.06 (each the largest so far of p times what is left). */
 static void holm(void) {
     ng_gap a = {.p_not_worse = 0.01, .p_worse = 1}, b = {.p_not_worse = 0.04, .p_worse = 1}, c = {.p_not_worse = 0.03, .p_worse = 1};
@@ -323,7 +337,7 @@ static ng_training *session(const char *const *names, size_t count, double loss_
     s->engine.substitutions = substitutions;
     s->engine.substitution_count = substitution_count;
     s->recipe_count = count;
-    s->seed_count = 4;
+    s->seed_count = s->seed_capacity = 4;
     s->first_seed = 1;
     s->alpha = 0.05;
     s->power = 0.8;
@@ -501,5 +515,6 @@ const ng_test ng_tests[] = {
     {"training", "gradients of zeros and e5m2 read as e4m3 fail", planted_faults, 120},
     {"training", "killed runs go on to the same bits", killed, 120},
     {"training", "what is wrong on the command line", words, 0},
+    {"training", "seeds asked for and gaps seen have the stated power", seeds, 0},
 };
 const size_t ng_test_count = COUNT(ng_tests);

@@ -58,16 +58,16 @@ static void pass_weights(stream *s, ng_training *session, size_t seed) {
 }
 
 static void pass_all(stream *s, ng_training *session) {
-    const size_t curves = session->recipe_count * session->seed_count;
+    const size_t curves = session->recipe_count * session->seed_capacity;
     for (size_t i = 0; i < curves; i++)
         pass_curve(s, session, &session->curves[i]);
-    for (size_t i = 0; i < session->seed_count; i++)
+    for (size_t i = 0; i < session->seed_capacity; i++)
         pass_weights(s, session, i);
     pass(s, session->state, session->state_bytes);
 }
 
 static header header_of(const ng_training *session) {
-    header h = {.identity = session->identity, .curves = session->recipe_count * session->seed_count, .state_bytes = session->state_bytes,
+    header h = {.identity = session->identity, .curves = session->recipe_count * session->seed_capacity, .state_bytes = session->state_bytes,
                 .steps = session->settings.steps, .evaluations = session->settings.evaluations, .total = session->layout.total};
     memcpy(h.magic, magic, sizeof h.magic);
     return h;

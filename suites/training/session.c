@@ -197,7 +197,7 @@ static bool diverges(const ng_training *s, size_t recipe) {
 void ng_training_judge(ng_training *s) {
     enum { MOST = 64 };
     ng_gap *finals[MOST], *areas[MOST];
-    double final[256], area[256], fp32_s = NAN;
+    double final[NG_MOST_SEEDS], area[NG_MOST_SEEDS], fp32_s = NAN;
     size_t tested = 0;
     for (size_t i = 0; i < s->recipe_count; i++) {
         ng_recipe_result *r = &s->recipes[i];
@@ -220,6 +220,17 @@ void ng_training_judge(ng_training *s) {
         r->speed_up = fp32_s / r->time_s;
         r->verdict = i == 0 ? NG_GAP_PASS : diverges(s, i) ? NG_GAP_FAIL : r->final.verdict;
     }
+}
+
+size_t ng_training_seeds_needed(const ng_training *s) {
+    size_t needed = s->seed_count;
+    for (size_t i = 1; i < s->recipe_count; i++) {
+        const ng_recipe_result *r = &s->recipes[i];
+        if (*r->skipped || r->verdict != NG_GAP_INCONCLUSIVE) continue;
+        const size_t own = r->final.seeds_needed ? (size_t)r->final.seeds_needed : s->seed_capacity;
+        needed = own > needed ? own : needed;
+    }
+    return needed < s->seed_capacity ? needed : s->seed_capacity;
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------------------------*/
@@ -342,9 +353,9 @@ void ng_training_free(ng_training *s) {
         free(s->recipes[i].systematic);
         free(s->recipes[i].alone);
     }
-    for (size_t i = 0; i < s->recipe_count * s->seed_count && s->curves; i++)
+    for (size_t i = 0; i < s->recipe_count * s->seed_capacity && s->curves; i++)
         ng_curve_free(&s->curves[i]);
-    for (size_t i = 0; i < s->seed_count && s->weights; i++)
+    for (size_t i = 0; i < s->seed_capacity && s->weights; i++)
         free(s->weights[i]);
     free(s->recipes);
     free(s->curves);

@@ -19,16 +19,18 @@ typedef struct ng_recipe_result {
     ng_loss_change *alone;    /* [layers]: one block alone quantized; NULL: not asked */
 } ng_recipe_result;
 
+enum { NG_MOST_SEEDS = 256 };
+
 typedef struct ng_training {
     ng_run_settings settings;
     ng_source_text source;
     ng_layout layout;
     ng_engine engine;
     ng_recipe_result *recipes; /* [recipe_count]; the first is the baseline */
-    size_t recipe_count, seed_count;
+    size_t recipe_count, seed_count, seed_capacity; /* runs so far asked for; that there is room for */
     uint64_t first_seed;
-    ng_curve *curves;          /* [seed][recipe] */
-    float **weights;           /* [seed_count]: the baseline's at the end */
+    ng_curve *curves;          /* [seed_capacity][recipe_count] */
+    float **weights;           /* [seed_capacity]: the baseline's at the end */
     double alpha, power;
     char gradient_reference[96]; /* the recipe that gradients are compared with; "": they are not */
     double floor;              /* of the mean loss; NaN for a corpus */
@@ -56,6 +58,9 @@ typedef struct ng_training_events {
 ng_status ng_training_run(ng_training *session, const ng_training_events *events, ng_error *error);
 /* Gaps, corrected for their number, and verdicts. */
 void ng_training_judge(ng_training *session);
+/* After a judgement: seeds that the recipes without a verdict need for the stated power, by the spread of their pairs; at most seed_capacity.
+ * The number follows from the spread alone and is chosen once (Stein 1945), so that the test stays what it was. */
+size_t ng_training_seeds_needed(const ng_training *session);
 /* Gradients of `batches` steps at the baseline's trained weights of the first seed; the trained models evaluated under each recipe. */
 ng_status ng_training_gradients(ng_training *session, int batches, int draws, ng_error *error);
 ng_status ng_training_evaluate(ng_training *session, ng_error *error);

@@ -121,7 +121,7 @@ void ng_gap_of(const double *gaps, int n, double delta, double alpha, double pow
     if (error > 0) {
         gap->p_not_worse = ng_student_cdf((gap->mean - delta) / error, n - 1);
         gap->p_worse = ng_student_cdf((delta - gap->mean) / error, n - 1);
-        gap->seeds_needed = seeds_for(delta / gap->deviation, alpha, power);
+        gap->seeds_needed = seeds_for(0.5 * delta / gap->deviation, alpha, power);
     } else { /* the same gap from every seed, zero for two equal recipes */
         gap->p_not_worse = gap->mean < delta ? 0 : 1;
         gap->p_worse = gap->mean > delta ? 0 : 1;

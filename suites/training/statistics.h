@@ -28,7 +28,7 @@ typedef struct ng_gap {
     double p_worse;       /* one-sided p-value of "gap <= delta": small is bad */
     double p_not_worse_holm, p_worse_holm; /* corrected, set by ng_holm */
     double detectable;    /* the smallest excess over delta, or the largest below it, that n seeds tell with the stated power */
-    int seeds_needed;     /* for that power if the true gap is 0 and the spread is s; 0: more than 1000 */
+    int seeds_needed;     /* for that power if the true gap is half of delta and the spread is s; 0: more than 1000 */
     ng_gap_verdict verdict;
 } ng_gap;
 

@@ -39,7 +39,7 @@ static void print_run(FILE *out, const ng_training *s, size_t i, int width) {
 static void print_doubt(FILE *out, const ng_training *s, const ng_recipe_result *r) {
     if (*r->skipped || r->verdict != NG_GAP_INCONCLUSIVE) return;
     fprintf(out, "%s: %d seeds see no gap below %.3f %% of loss (power %.0f %%)", r->choice.name, r->final.n, 100 * (r->delta + r->final.detectable), 100 * s->power);
-    if (r->final.seeds_needed) fprintf(out, "; if there is none, %d seeds would show that it is not above %.2f %%", r->final.seeds_needed, 100 * r->delta);
+    if (r->final.seeds_needed) fprintf(out, "; were it half of delta, %d seeds would tell", r->final.seeds_needed);
     fputc('\n', out);
 }
 

@@ -23,7 +23,7 @@ typedef struct options {
     int level, backend, norm, activation;
     ng_texts recipes, plugins, kernels;
     const char *baseline, *corpus, *json, *checkpoint;
-    int64_t seeds, steps, layers, width, heads, hidden, sequence, batch, vocabulary, classes, evaluations, threads, device, every, draws;
+    int64_t seeds, most_seeds, steps, layers, width, heads, hidden, sequence, batch, vocabulary, classes, evaluations, threads, device, every, draws;
     uint64_t seed;
     double rate, loss_weight, delta;
     bool no_replay, resume, gradients, evaluate, strict, quiet;
@@ -52,7 +52,8 @@ static const ng_option option_rows[] = {
     ROW("baseline", 0, NG_TEXT, "NAME", "what each recipe is compared with: fp64 on a CPU, fp32 on a GPU", baseline, NULL, 0, 0),
     ROW("level", 'l', NG_CHOICE, "ci|nightly", "model, steps, seeds and recipes where no option says them", level, level_names, 0, 0),
     ROW("backend", 'b', NG_CHOICE, "cpu|cuda", "where", backend, backend_names, 0, 0),
-    ROW("seeds", 0, NG_COUNT, "N", "pairs of runs of each recipe", seeds, NULL, 1, 256),
+    ROW("seeds", 0, NG_COUNT, "N", "pairs of runs of each recipe", seeds, NULL, 1, NG_MOST_SEEDS),
+    ROW("most-seeds", 0, NG_COUNT, "N", "where a verdict is inconclusive: as many seeds, up to N, as the pairs' spread asks for (power 80 %)", most_seeds, NULL, 1, NG_MOST_SEEDS),
     ROW("seed", 's', NG_SEED, "N", "the first of them", seed, NULL, 0, 0),
     COUNT("steps", "updates of a run", steps, 1000000),
     COUNT("layers", "blocks", layers, 128),
@@ -112,6 +113,7 @@ static ng_status settle_shape(command *c, ng_error *error) {
                                 .hidden = o->hidden ? o->hidden : o->width ? 4 * o->width : l->hidden, .sequence = chosen(o->sequence, l->sequence),
                                 .batch = chosen(o->batch, l->batch), .rms = o->norm == 1, .swiglu = o->activation == 1};
     c->session.seed_count = (size_t)chosen(o->seeds, l->seeds);
+    c->session.seed_capacity = o->most_seeds > (int64_t)c->session.seed_count ? (size_t)o->most_seeds : c->session.seed_count;
     c->session.first_seed = o->seed;
     c->session.alpha = 0.05;
     c->session.power = 0.8;
@@ -204,7 +206,7 @@ static uint64_t identity(const command *c) {
     size_t used = (size_t)snprintf(text, sizeof text, "%s %s %d %lld %lld %lld %lld %lld %lld %lld %d %d %lld %lld %a %a %zu %llu %s", c->program->build->commit,
         c->program->build->kernels_digest, o->backend, (long long)m->layers, (long long)m->width, (long long)m->heads, (long long)m->hidden,
         (long long)m->sequence, (long long)m->batch, (long long)m->vocabulary, m->rms, m->swiglu, (long long)s->steps, (long long)s->evaluations, s->rate,
-        s->loss_weight, c->session.seed_count, (unsigned long long)o->seed, corpus);
+        s->loss_weight, c->session.seed_capacity, (unsigned long long)o->seed, corpus);
     for (size_t i = 0; i < c->session.recipe_count && used < sizeof text; i++)
         used += (size_t)snprintf(text + used, sizeof text - used, " %s", c->session.recipes[i].choice.name);
     for (size_t i = 0; i < o->kernels.count && used < sizeof text; i++)
@@ -215,10 +217,10 @@ static uint64_t identity(const command *c) {
 static ng_status settle_memory(command *c, ng_error *error) {
     ng_training *s = &c->session;
     ng_status status = NG_OK;
-    s->curves = calloc(s->recipe_count * s->seed_count, sizeof *s->curves);
-    s->weights = calloc(s->seed_count, sizeof *s->weights);
+    s->curves = calloc(s->recipe_count * s->seed_capacity, sizeof *s->curves);
+    s->weights = calloc(s->seed_capacity, sizeof *s->weights);
     if (!s->curves || !s->weights) return ng_fail(error, NG_NO_MEMORY, "out of memory");
-    for (size_t i = 0; i < s->recipe_count * s->seed_count && !status; i++)
+    for (size_t i = 0; i < s->recipe_count * s->seed_capacity && !status; i++)
         status = ng_curve_create(&s->settings, &s->curves[i], error);
     s->checkpoint = c->options.checkpoint;
     s->identity = identity(c);
@@ -257,6 +259,18 @@ static ng_status write_record(command *c, int argc, char **argv, const char star
     return ng_output_commit(&c->json, error);
 }
 
+static ng_status run_and_judge(ng_training *s, const ng_training_events *events, ng_error *error) {
+    ng_status status = ng_training_run(s, events, error);
+    if (status) return status;
+    ng_training_judge(s);
+    const size_t needed = ng_training_seeds_needed(s);
+    if (needed <= s->seed_count) return NG_OK;
+    s->seed_count = needed;
+    status = ng_training_run(s, events, error);
+    if (!status) ng_training_judge(s);
+    return status;
+}
+
 static ng_status run(command *c, int argc, char **argv, ng_error *error) {
     const ng_training_events events = {c, show_progress};
     char started[32];
@@ -264,10 +278,9 @@ static ng_status run(command *c, int argc, char **argv, ng_error *error) {
     c->started_s = ng_monotonic_s();
     c->shows_progress = isatty(STDERR_FILENO) && !c->options.quiet;
     ng_status status = ng_output_open(c->options.json, &c->json, error);
-    if (!status) status = ng_training_run(&c->session, &events, error);
+    if (!status) status = run_and_judge(&c->session, &events, error);
     if (c->shows_progress) fputs("\r\033[K", stderr);
     if (status) return status;
-    ng_training_judge(&c->session);
     if (c->options.gradients) status = ng_training_gradients(&c->session, 8, c->options.draws ? (int)c->options.draws : 16, error);
     if (!status && c->options.evaluate) status = ng_training_evaluate(&c->session, error);
     if (!status && !c->options.quiet) ng_training_print(c->json.stream == stdout ? stderr : stdout, &c->session, 0);
