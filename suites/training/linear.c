@@ -76,6 +76,7 @@ ng_status ng_delayed_create(ng_model_state *m, ng_error *error) {
         ng_delayed *d = &m->delayed[i];
         const int64_t slots = (i ? 1 : 2) * m->linear_count;
         status = ng_engine_find(m->engine, NG_OP_SCALE_UPDATE, &d->update, error, "scale-update/%s/*/max", i ? "e5m2" : "e4m3");
+        if (!status) status = ng_engine_find(m->engine, NG_OP_QUANTIZE, &d->own, error, "quantize/bf16->%s/*/max-over-amax", i ? "e5m2" : "e4m3");
         if (!status) status = ng_pool_tensor(&m->pool, NG_FP32, NG_HISTORY, slots, &d->history, error);
         if (!status) status = ng_pool_tensor(&m->pool, NG_FP32, NG_HISTORY, slots, &d->rolled, error);
         if (!status) status = ng_pool_tensor(&m->pool, NG_FP32, 1, slots, &d->scales, error);
@@ -146,11 +147,10 @@ static ng_status quantize(ng_model_state *m, const ng_kernel *kernel, const ng_t
 static ng_status quantize_delayed(ng_model_state *m, ng_linear *l, int place, const ng_tensor *x, bool columns_too, ng_error *error) {
     int64_t slot;
     ng_delayed *d = delayed_of(m, place, l->index, &slot);
-    const ng_kernel *given = l->rules->quantizers[place], *own;
+    const ng_kernel *given = l->rules->quantizers[place], *own = d->own;
     ng_operand_memory *row = &l->operands[place], *columns = columns_too ? &l->operands[place + 1] : NULL;
     const ng_tensor scale = ng_tensor_view(&d->scales, slot, 1, 1), record = ng_tensor_view(&d->history, slot, 1, 1);
-    ng_status status = ng_engine_find(m->engine, NG_OP_QUANTIZE, &own, error, "quantize/bf16->%s/*/max-over-amax", place >= NG_DY ? "e5m2" : "e4m3");
-    if (!status) status = quantize(m, own, x, row, NULL, NULL, columns_too ? &record : NULL, error); /* an evaluation records nothing */
+    ng_status status = quantize(m, own, x, row, NULL, NULL, columns_too ? &record : NULL, error); /* an evaluation records nothing */
     if (!status && m->step == 0) return quantize(m, own, x, row, columns, NULL, NULL, error);
     return status ? status : quantize(m, given, x, row, columns, &scale, NULL, error);
 }

@@ -58,7 +58,7 @@ typedef struct ng_linear {
 } ng_linear;
 
 typedef struct ng_delayed { /* of one element format: maxima of the last steps, scales in use, everything fp32 */
-    const ng_kernel *update;
+    const ng_kernel *update, *own; /* own: the quantizer by the tensor's own maximum */
     ng_tensor history, rolled; /* [NG_HISTORY][slots] */
     ng_tensor scales, next, decode; /* [1][slots] */
     ng_tensor found;           /* [1][1], of the kernel that turns scales into maxima */

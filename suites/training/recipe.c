@@ -33,8 +33,8 @@ const ng_training_recipe ng_training_recipes[] = {
      .forms = FORMS("e4m3-128", "e4m3-128", "e4m3-1x128"), .mode = "", .delta = 0.005},
     {"mxfp8", "e4m3 in blocks of 32, scales rounded up", NG_BF16, .x = MX("round-up"), .x_columns = MX("round-up"), .w = MX("round-up"),
      .dy = MX("round-up"), .dy_columns = MX("round-up"), .forms = FORMS("mxfp8", "mxfp8", "mxfp8"), .mode = "dequantized/", .delta = 0.005},
-    {"nvfp4", "16x16 weights, Hadamard transform for weight gradients, gradients rounded stochastically", NG_BF16, .x = NV(.random = false),
-     .x_columns = NV(.rotated = true), .w = {.form = "nvfp4-16x16", .variant = "te", .line_form = "nvfp4"}, .dy = NV(.random = true),
+    {"nvfp4", "16x16 weights, Hadamard transform for weight gradients, gradients rounded stochastically", NG_BF16, .x = NV(.rotated = true),
+     .x_columns = NV(.rotated = true), .w = {.form = "nvfp4-16x16", .variant = "te", .line_form = "nvfp4"}, .dy = NV(.random = true, .rotated = true),
      .dy_columns = NV(.random = true, .rotated = true), .forms = FORMS("nvfp4", "nvfp4", "nvfp4"), .mode = "dequantized/", .delta = 0.03},
 };
 const size_t ng_training_recipe_count = sizeof ng_training_recipes / sizeof *ng_training_recipes;

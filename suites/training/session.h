@@ -67,7 +67,7 @@ ng_status ng_training_evaluate(ng_training *session, ng_error *error);
 void ng_training_free(ng_training *session);
 
 /* table.c */
-void ng_training_print(FILE *out, const ng_training *session, int columns);
+void ng_training_print(FILE *out, const ng_training *session);
 void ng_training_write(ng_json *json, const void *session); /* the record's member "training" */
 
 #endif

@@ -75,10 +75,9 @@ static void print_evaluations(FILE *out, const ng_training *s, int width) {
     }
 }
 
-void ng_training_print(FILE *out, const ng_training *s, int columns) {
+void ng_training_print(FILE *out, const ng_training *s) {
     const ng_model_shape *m = &s->settings.shape;
     int width = 6;
-    (void)columns;
     for (size_t i = 0; i < s->recipe_count; i++)
         width = (int)strlen(s->recipes[i].choice.name) > width ? (int)strlen(s->recipes[i].choice.name) : width;
     fprintf(out, "%lld blocks of width %lld, %lld heads, %s, %s; %.3g M parameters; %lld steps of %lld x %lld tokens; %zu seeds from %llu", (long long)m->layers,

@@ -283,7 +283,7 @@ static ng_status run(command *c, int argc, char **argv, ng_error *error) {
     if (status) return status;
     if (c->options.gradients) status = ng_training_gradients(&c->session, 8, c->options.draws ? (int)c->options.draws : 16, error);
     if (!status && c->options.evaluate) status = ng_training_evaluate(&c->session, error);
-    if (!status && !c->options.quiet) ng_training_print(c->json.stream == stdout ? stderr : stdout, &c->session, 0);
+    if (!status && !c->options.quiet) ng_training_print(c->json.stream == stdout ? stderr : stdout, &c->session);
     return status ? status : write_record(c, argc, argv, started, error);
 }
 
