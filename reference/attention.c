@@ -22,7 +22,7 @@
  *                3 eta.
  *                dq: sum T |k| + g(n) sum (|t| + T) |k| + n eta; dk and dv alike over the rows, with q and g.
  *
- * Tensor cores (NG_ATTENTION_MMA): operands e, p, t are rounded to bf16, 2^-9 of themselves and 2^-134; a step of k = 16 truncates at most 17
+ * Tensor cores (NG_ATTENTION_MMA): operands e, p, t are rounded to bf16, 2^-8 of themselves and 2^-134; a step of k = 16 truncates at most 17
  * terms and its result at 2^-24 or less of the largest term, which is at most (1 + g) sum |terms|: g(n) = 22 (ceil(n / 16) + 1) u: 17 terms at
  * 2^-25 on Hopper, twice 9 at 2^-24 on Ampere, and 2 u for each result. */
 
@@ -287,7 +287,7 @@ static ng_status begin(const ng_attention_head *head, work *w) {
     const size_t s = (size_t)head->s, d = (size_t)head->d;
     *w = (work){.head = head, .scale = 1 / sqrt((double)head->d), .exp_error = (double)head->layer->exp_error * u,
                 .mma = head->layer->products == NG_ATTENTION_MMA};
-    w->narrow = w->mma ? 0x1p-9 : 0;
+    w->narrow = w->mma ? 0x1p-8 : 0;
     w->narrow_tiny = w->mma ? 0x1p-134 : 0;
     w->kt = malloc(sizeof(double) * (2 * s * d + ROW_ARRAYS * s));
     w->open = calloc(3 * s, sizeof *w->open);

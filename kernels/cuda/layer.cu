@@ -88,9 +88,28 @@ struct Add {
     ng_caster caster;
 };
 
+/* 16 bytes of a row. */
+union Vector {
+    uint4 whole;
+    double fp64[2];
+    float fp32[4];
+    uint16_t half[8];
+};
+
+template <ng_format_id F> __device__ __forceinline__ typename Number<F>::type get(const Vector &v, int i) {
+    if constexpr (F == NG_FP64) return v.fp64[i];
+    else if constexpr (F == NG_FP32) return v.fp32[i];
+    else if constexpr (F == NG_BF16) return ng_decode_bf16(v.half[i]);
+    else return ng_decode_fp16(v.half[i]);
+}
+template <ng_format_id F> __device__ __forceinline__ void put(const ng_caster &caster, int i, typename Number<F>::type x, Vector *v) {
+    if constexpr (F == NG_FP64) v->fp64[i] = x;
+    else if constexpr (F == NG_FP32) v->fp32[i] = ng_float(ng_norm_code(nullptr, NG_FP32, x));
+    else v->half[i] = (uint16_t)ng_norm_code(&caster, F, x);
+}
+
 /* A thread has `EACH` elements of 16 bytes, or one where rows are not aligned. */
 template <ng_format_id F, bool ALIGNED> __global__ void __launch_bounds__(THREADS) add(const __grid_constant__ Add o) {
-    typedef typename Number<F>::type R;
     constexpr int EACH = ALIGNED ? (F == NG_FP64 ? 2 : F == NG_FP32 ? 4 : 8) : 1;
     const long long across = o.columns / EACH;
     for (long long task = blockIdx.x * (long long)THREADS + threadIdx.x; task < o.rows * across; task += (long long)gridDim.x * THREADS) {
@@ -98,16 +117,13 @@ template <ng_format_id F, bool ALIGNED> __global__ void __launch_bounds__(THREAD
         if constexpr (!ALIGNED) store<F>(o.out, o.caster, row, column, plus(load<F>(o.a, row, column), load<F>(o.b, row, column)));
         else {
             constexpr int BYTES = 16 / EACH;
-            __align__(16) unsigned char a[16], b[16], y[16];
-            *reinterpret_cast<uint4 *>(a) = *reinterpret_cast<const uint4 *>(o.a.data + row * o.a.row_bytes + column * BYTES);
-            *reinterpret_cast<uint4 *>(b) = *reinterpret_cast<const uint4 *>(o.b.data + row * o.b.row_bytes + column * BYTES);
-            const ng_matrix ma = {a, 0, F}, mb = {b, 0, F}, my = {y, 0, F};
+            Vector a, b, y;
+            a.whole = *reinterpret_cast<const uint4 *>(o.a.data + row * o.a.row_bytes + column * BYTES);
+            b.whole = *reinterpret_cast<const uint4 *>(o.b.data + row * o.b.row_bytes + column * BYTES);
 #pragma unroll
-            for (int i = 0; i < EACH; i++) {
-                const R sum = plus(load<F>(ma, 0, i), load<F>(mb, 0, i));
-                store<F>(my, o.caster, 0, i, sum);
-            }
-            *reinterpret_cast<uint4 *>(o.out.data + row * o.out.row_bytes + column * BYTES) = *reinterpret_cast<uint4 *>(y);
+            for (int i = 0; i < EACH; i++)
+                put<F>(o.caster, i, plus(get<F>(a, i), get<F>(b, i)), &y);
+            *reinterpret_cast<uint4 *>(o.out.data + row * o.out.row_bytes + column * BYTES) = y.whole;
         }
     }
 }
