@@ -485,6 +485,9 @@ static void killed(void) {
     snprintf(path, sizeof path, "%s/c", directory);
     snprintf(more, sizeof more, "--checkpoint %s --resume --rate 0.5", path);
     cr_expect_eq(run(more), 2, "a checkpoint of other options is taken");
+    snprintf(more, sizeof more, "--checkpoint %s", path);
+    cr_expect_eq(run(more), 2, "a checkpoint is written over");
+    cr_expect_eq(run("--checkpoint /nowhere/c"), 2);
     FILE *file = fopen(path, "r+");
     cr_assert(file && !fseek(file, 200, SEEK_SET));
     fputc(0x55, file);

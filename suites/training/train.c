@@ -214,6 +214,17 @@ static uint64_t identity(const command *c) {
     return ng_digest_text(text, 1);
 }
 
+/* A place that cannot be written shows before the work, not after it. */
+static ng_status settle_checkpoint(command *c, ng_error *error) {
+    ng_training *s = &c->session;
+    ng_status status = NG_OK;
+    if (c->options.resume && !s->checkpoint) return ng_fail(error, NG_BAD_ARGUMENT, "--resume goes on from --checkpoint FILE: which?");
+    if (!s->checkpoint) return NG_OK;
+    if (c->options.resume) status = ng_checkpoint_read(s, error);
+    else if (!access(s->checkpoint, F_OK)) status = ng_fail(error, NG_BAD_ARGUMENT, "%s is there already: --resume goes on with it", s->checkpoint);
+    return status ? status : ng_checkpoint_write(s, error);
+}
+
 static ng_status settle_memory(command *c, ng_error *error) {
     ng_training *s = &c->session;
     ng_status status = NG_OK;
@@ -225,8 +236,7 @@ static ng_status settle_memory(command *c, ng_error *error) {
     s->checkpoint = c->options.checkpoint;
     s->identity = identity(c);
     s->written_s = ng_monotonic_s();
-    if (status || !c->options.resume) return status;
-    return s->checkpoint ? ng_checkpoint_read(s, error) : ng_fail(error, NG_BAD_ARGUMENT, "--resume goes on from --checkpoint FILE: which?");
+    return status ? status : settle_checkpoint(c, error);
 }
 
 /* ---- the command --------------------------------------------------------------------------------------------------*/
