@@ -42,6 +42,13 @@ static ng_status find_norms(ng_model_state *m, ng_error *error) {
     return NG_OK;
 }
 
+/* Attention by tensor cores where the backend has it. */
+static void prefer_tensor_cores(ng_model_state *m) {
+    const ng_kernel *forward, *backward;
+    if (!ng_engine_find(m->engine, NG_OP_ATTENTION_FORWARD, &forward, NULL, "attention-forward/bf16/*/causal-mma")) m->kernels.attention = forward;
+    if (!ng_engine_find(m->engine, NG_OP_ATTENTION_BACKWARD, &backward, NULL, "attention-backward/bf16/*/causal-mma")) m->kernels.attention_backward = backward;
+}
+
 static ng_status find_kernels(ng_model_state *m, ng_error *error) {
     ng_model_kernels *k = &m->kernels;
     const char *f = name_of(m->format), *w = name_of(m->wide), *act = m->shape.swiglu ? "swiglu" : "gelu-tanh";
@@ -66,6 +73,7 @@ static ng_status find_kernels(ng_model_state *m, ng_error *error) {
         snprintf(list[i].glob, sizeof list[i].glob, globs[i], f, act, how, w);
         status = ng_engine_find(m->engine, list[i].op, (const ng_kernel **)((char *)k + list[i].offset), error, "%s", list[i].glob);
     }
+    if (!status && m->format == NG_BF16) prefer_tensor_cores(m);
     if (!status && m->format != m->wide)
         status = ng_engine_find(m->engine, NG_OP_CAST, &k->cast, error, "cast/fp32->%s/*/rne-nosat", f);
     if (!status && m->format == NG_BF16 && !m->choice.unfused)
