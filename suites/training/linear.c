@@ -188,8 +188,8 @@ static ng_status prepare(ng_model_state *m, ng_linear *l, int place, const ng_te
         if (row) status = convert(m, one, x, o, false, error);
         return status || !columns ? status : convert(m, other, x, t, true, error);
     }
-    if (m->delayed[0].update && l->index >= 0) return quantize_delayed(m, l, place, x, columns, error);
-    if (one == other && row && columns) status = quantize(m, one, x, o, t, NULL, NULL, error);
+    if (m->delayed[0].update && l->index >= 0) status = quantize_delayed(m, l, place, x, columns, error);
+    else if (one == other && row && columns) status = quantize(m, one, x, o, t, NULL, NULL, error);
     else {
         if (row) status = quantize(m, one, x, o, NULL, NULL, NULL, error);
         if (!status && columns) status = quantize(m, other, x, NULL, t, NULL, NULL, error);

@@ -231,7 +231,7 @@ void ng_model_destroy(ng_model_state *m) {
 void ng_model_quantize_blocks(ng_model_state *m, int only) {
     for (int l = 0; l < m->shape.layers; l++) {
         ng_block_state *b = &m->blocks[l];
-        const bool kept = l < m->choice.keep_first || l >= m->shape.layers - m->choice.keep_last, quantized = only < 0 ? !kept : l == only;
+        const bool kept = l < m->choice.keep_first || l >= m->shape.layers - m->choice.keep_last, quantized = !kept && (only < 0 || l == only);
         ng_linear *const all[] = {&b->qkv, &b->projection, &b->up_layer, &b->down, &b->gate_layer};
         for (int i = 0; i < (m->shape.swiglu ? 5 : 4); i++)
             ng_linear_choose(m, all[i], quantized);

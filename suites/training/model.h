@@ -109,7 +109,7 @@ void ng_model_destroy(ng_model_state *model);
 ng_status ng_model_begin(ng_model_state *model, const float *weights, uint64_t seed, ng_error *error);
 /* Working copies from the masters; after weights were set, and after an update. */
 ng_status ng_model_refresh(ng_model_state *model, ng_error *error);
-/* Which blocks are quantized: all but those that the recipe keeps; or one alone (quantized_only >= 0), for evaluation. */
+/* Which blocks are quantized: all but those that the recipe keeps; or of these one alone (quantized_only >= 0), for evaluation. */
 void ng_model_quantize_blocks(ng_model_state *model, int quantized_only);
 
 /* Losses of the tokens [T][1] (int32 in fp32 storage; loss in model->wide's format). training: also keeps what backward needs. */
