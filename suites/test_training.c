@@ -271,7 +271,7 @@ static void bias_of_gradients(void) {
     for (size_t i = 0; i < COUNT(others); i++) { /* what rounding to nearest leaves is of its format's size */
         char name[64];
         ng_runner own, reference;
-        snprintf(name, sizeof name, "%s:exact-gradients", others[i].name);
+        snprintf(name, sizeof name, "%s%cexact-gradients", others[i].name, strchr(others[i].name, ':') ? ',' : ':');
         begin(&b, others[i].name, &own);
         begin(&b, name, &reference);
         cr_assert_eq(ng_gradients_compare(&own, &reference, &b.data, NULL, 2, 1, f, &error), NG_OK, "%s", error.text);
