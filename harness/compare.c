@@ -9,6 +9,7 @@
 const ng_change_word ng_change_words[NG_CHANGES] = {
     [NG_CHANGE_BOUND] = {"bound", "Bounds broken", true},
     [NG_CHANGE_CRASH] = {"crash", "Crashed or timed out", true},
+    [NG_CHANGE_CONVERGENCE] = {"convergence", "Training that no longer converges as well", true},
     [NG_CHANGE_DETERMINISM] = {"determinism", "Not the same bits from run to run", true},
     [NG_CHANGE_LOST] = {"lost", "Cases lost", true},
     [NG_CHANGE_SLOWER] = {"slower", "Slower, confirmed", true},
@@ -341,6 +342,7 @@ ng_status ng_compare(const ng_side *a, const ng_side *b, const ng_compare_option
     c->cases[1] = b->count ? b->records[0].count : 0;
     for (size_t i = 0; i < count && !status; i++)
         status = compare_case(c, ids[i], error);
+    if (!status) status = ng_compare_training(c, error);
     if (!status && !c->common) status = ng_fail(error, NG_BAD_ARGUMENT, "%s and %s have no case in common that ran", a->records[0].path, b->records[0].path);
     if (!status) status = ng_compare_speed(c, options, error);
     if (!status) ng_sort_findings(c);

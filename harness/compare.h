@@ -13,6 +13,7 @@ enum { NG_REPEATS = 3 };
 typedef enum ng_change {
     NG_CHANGE_BOUND,       /* an error outside its bound, or any other failure, that was none */
     NG_CHANGE_CRASH,       /* a case that crashes or exceeds its time */
+    NG_CHANGE_CONVERGENCE, /* a recipe's training that fails where it did not */
     NG_CHANGE_DETERMINISM, /* other bits from run to run where they were the same */
     NG_CHANGE_LOST,        /* a case that ran and is not there, or is skipped */
     NG_CHANGE_SLOWER,      /* confirmed */
@@ -95,6 +96,9 @@ void ng_sort_findings(ng_comparison *comparison);
 /* Reads records: each path is one. The side's records belong to the caller. */
 ng_status ng_side_read(const char *const *paths, size_t count, ng_side *side, ng_error *error);
 void ng_side_free(ng_side *side);
+
+/* ---- training: compare_training.c ------------------------------------------------------------------------------------*/
+ng_status ng_compare_training(ng_comparison *comparison, ng_error *error);
 
 /* ---- speed: compare_speed.c ---------------------------------------------------------------------------------------*/
 ng_status ng_compare_speed(ng_comparison *comparison, const ng_compare_options *options, ng_error *error);

@@ -9,6 +9,7 @@ const char *const ng_acceptance_names[NG_ACCEPTANCES] = {"ACCEPT", "REVIEW", "RE
 
 /* What a change means for what is under test. */
 static const ng_acceptance weights[NG_CHANGES] = {
+    [NG_CHANGE_CONVERGENCE] = NG_REJECT,
     [NG_CHANGE_BOUND] = NG_REJECT, [NG_CHANGE_CRASH] = NG_REJECT,  [NG_CHANGE_DETERMINISM] = NG_REJECT, [NG_CHANGE_LOST] = NG_REJECT,
     [NG_CHANGE_SLOWER] = NG_REJECT, [NG_CHANGE_MOVED] = NG_REVIEW, [NG_CHANGE_VACUOUS] = NG_REVIEW,     [NG_CHANGE_XPASS] = NG_REVIEW,
     [NG_CHANGE_FLAKE] = NG_REVIEW,

@@ -376,6 +376,27 @@ static void noise_alone(void) {
     leave_folder(folder);
 }
 
+/* Training: a recipe that fails, one that is gone, losses with other bits. */
+static void training_changes(void) {
+    char folder[64];
+    enter_folder(folder);
+    GIVES(0, "$NG train --baseline fp32 -r bf16 -r mxfp8 --layers 1 --width 32 --heads 2 --sequence 16 --batch 2 --vocabulary 32 --steps 6 --seeds 2 --json a.json");
+    edit("a.json", "b.json", "s/^  \"id\": \"[0-9a-f]\\{8\\}/  \"id\": \"01234567/");
+    GIVES(0, "$NG compare a.json b.json");
+    SAYS("no regression; 3 cases in common, 3 with the same bits");
+    edit("b.json", "fails.json", "/\"recipe\": \"bf16\"/s/\"status\": \"[a-z]*\"/\"status\": \"fail\"/");
+    GIVES(1, "$NG compare a.json fails.json");
+    SAYS("-> fail: gap");
+    SAYS("regression: 1 convergence; 3 cases in common");
+    edit("b.json", "bits.json", "/\"recipe\": \"mxfp8\"/s/\"losses\": \\[[0-9]/\"losses\": [9/");
+    GIVES(1, "$NG compare a.json bits.json");
+    SAYS("the loss of seed 1 has other bits from step 1 on");
+    edit("b.json", "lost.json", "/\"recipe\": \"bf16\"/d");
+    GIVES(1, "$NG compare a.json lost.json");
+    SAYS("regression: 1 lost");
+    leave_folder(folder);
+}
+
 /* ---- validate -----------------------------------------------------------------------------------------------------*/
 #define TIMED "$NG validate --backend cpu " SELECTION " "
 #define VALIDATE TIMED "--no-speed "
@@ -452,5 +473,6 @@ const ng_test ng_tests[] = {
     {"compare", "fifty pairs of runs of one program", noise_alone, 120},
     {"validate", "accept, review, reject, no verdict", verdicts, 120},
     {"validate", "against baselines by name", validates_against_baselines, 120},
+    {"compare", "training that fails, is gone or has other bits", training_changes, 0},
 };
 const size_t ng_test_count = COUNT(ng_tests);
