@@ -94,7 +94,7 @@ static void test_matrix(void) {
     char folder[64], output[OUTPUT], path[PATH_MAX];
     make_folder(folder);
     snprintf(path, sizeof path, "%s/faults.json", folder);
-    int status = run(output, "'%s' faults --quiet --seeds 5 --limit 12 --json '%s'", NG_PROGRAM, path);
+    int status = run(output, "'%s' faults --quiet --seeds 2 --limit 12 --json '%s'", NG_PROGRAM, path);
     cr_expect_eq(status, 0, "exit status %d: %s", status, output);
     cJSON *json = read_json(path);
     const cJSON *summary = cJSON_GetObjectItemCaseSensitive(json, "summary");

@@ -258,6 +258,7 @@ static run launch_once(const ng_kernel *kernel, int threads, bool portable) {
     const ng_quantization *q = &kernel->contract.quantization;
     const ng_problem problem = {.op = kernel->op, .m = M, .n = N, .scalars = {[NG_EPSILON] = 1e-5}};
     const ng_device device = {.threads = threads, .portable = portable};
+    const ng_format_id statistics = kernel->in == NG_FP64 ? NG_FP64 : NG_FP32;
     bool forward = kernel->op == NG_OP_NORM_FORWARD, quantized = forward && q->rule != NG_SCALE_ABSENT;
     char message[128] = "";
     run r = {{{0}}};
@@ -267,8 +268,8 @@ static run launch_once(const ng_kernel *kernel, int threads, bool portable) {
     t[NG_GRADIENT] = random_tensor(kernel->in, M, N, 3, 1, 0);
     t[NG_PARAMETER] = random_tensor(norm->parameters, 1, N, 4, 0.5, 1);
     t[NG_PARAMETER_2] = random_tensor(norm->parameters, 1, N, 5, 0.5, 0);
-    t[NG_MEAN] = random_tensor(NG_FP32, M, 1, 6, 0.1, 0.3);
-    t[NG_RSTD] = random_tensor(NG_FP32, M, 1, 7, 0.1, 0.9);
+    t[NG_MEAN] = random_tensor(statistics, M, 1, 6, 0.1, 0.3);
+    t[NG_RSTD] = random_tensor(statistics, M, 1, 7, 0.1, 0.9);
     t[NG_SCALE_GIVEN_IN] = random_tensor(NG_FP32, 1, 1, 8, 0, 3);
     t[NG_OUT] = tensor_of(kernel->out, M, N);
     t[NG_OUT_2] = forward ? tensor_of(kernel->in, M, N) : tensor_of(norm->parameters, 1, N);
