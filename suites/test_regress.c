@@ -391,6 +391,15 @@ static void training_changes(void) {
     edit("b.json", "bits.json", "/\"recipe\": \"mxfp8\"/s/\"losses\": \\[[0-9]/\"losses\": [9/");
     GIVES(1, "$NG compare a.json bits.json");
     SAYS("the loss of seed 1 has other bits from step 1 on");
+    edit("b.json", "short.json", "/\"recipe\": \"mxfp8\"/s/, [0-9.]*\\], \"norms\"/], \"norms\"/");
+    GIVES(1, "$NG compare a.json short.json");
+    SAYS("has other bits from step 6 on");
+    edit("bits.json", "again.json", "s/^  \"id\": \"0123/  \"id\": \"9999/");
+    GIVES(1, "$NG compare --baseline a.json b.json again.json");
+    SAYS("1 determinism");
+    edit("b.json", "unclear.json", "/\"recipe\": \"bf16\"/s/\"status\": \"[a-z]*\"/\"status\": \"unclear\"/");
+    GIVES(0, "$NG compare a.json unclear.json");
+    SAYS("-> unclear: gap of the loss");
     edit("b.json", "lost.json", "/\"recipe\": \"bf16\"/d");
     GIVES(1, "$NG compare a.json lost.json");
     SAYS("regression: 1 lost");
