@@ -1,57 +1,23 @@
 /* Every CUDA kernel against the CPU kernel of the same name, bit for bit, and the GPU's predictor against the CPU's. Without
  * a GPU each row is skipped with the reason. */
-#include "kernels/catalogue.h"
 #include "kernels/contracts.h"
 #include "reference/gemm.h"
 #include "reference/predict_cuda.h"
-#include "suites/test.h"
+#include "suites/gpu_test.h"
 
-#include <cuda_runtime.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static ng_device cpu_device, gpu_device;
 
-static void need_gpu(void) {
-    int count = 0, major = 0, minor = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    if (error != cudaSuccess || count == 0) cr_skip_test("no CUDA device: %s", cudaGetErrorString(error));
-    cr_assert(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess);
-    cr_assert(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0) == cudaSuccess);
-    cpu_device = (ng_device){.backend = NG_BACKEND_CPU, .threads = omp_get_num_procs()};
-    gpu_device = (ng_device){.backend = NG_BACKEND_CUDA, .sm = 10 * major + minor};
-}
-
 /* ---- tensors on both sides ------------------------------------------------------------------------------------------*/
-static void cuda_ok(cudaError_t error) { cr_assert(error == cudaSuccess, "%s", cudaGetErrorString(error)); }
-
-static size_t tensor_bytes(const ng_tensor *t) { return (size_t)(t->rows * t->row_bytes); }
 
 static ng_tensor host_tensor(ng_format_id format, int64_t rows, int64_t columns, int64_t padding) {
     ng_tensor t = {NULL, format, NG_HOST, rows, columns, ng_row_bytes(format, columns) + padding};
-    t.data = calloc(1, tensor_bytes(&t) + 1);
+    t.data = calloc(1, ng_test_bytes(&t) + 1);
     cr_assert(t.data);
     return t;
-}
-
-static ng_tensor to_gpu(const ng_tensor *t) {
-    ng_tensor d = *t;
-    d.space = NG_GPU;
-    if (!t->data) return d;
-    cuda_ok(cudaMalloc(&d.data, tensor_bytes(t) + 1));
-    cuda_ok(cudaMemcpy(d.data, t->data, tensor_bytes(t), cudaMemcpyHostToDevice));
-    return d;
-}
-
-static void from_gpu(const ng_tensor *d, ng_tensor *t) { cuda_ok(cudaMemcpy(t->data, d->data, tensor_bytes(t), cudaMemcpyDeviceToHost)); }
-
-static uint32_t hash(uint64_t seed, uint64_t index) {
-    uint64_t z = seed * 0x9E3779B97F4A7C15u + index * 0xD1342543DE82EF95u + 0x2545F4914F6CDD1Du;
-    z = (z ^ z >> 32) * 0xD6E8FEB86659FD93u;
-    z = (z ^ z >> 29) * 0xC2B2AE3D27D4EB4Fu;
-    return (uint32_t)(z >> 32);
 }
 
 /* Codes of a wide format: by seed, any bits at all; ordinary magnitudes; few mantissa bits, so that ties are common; or
@@ -59,9 +25,9 @@ static uint32_t hash(uint64_t seed, uint64_t index) {
 static void fill_wide(ng_tensor *t, uint64_t seed) {
     for (int64_t i = 0; i < t->rows; i++)
         for (int64_t j = 0; j < t->columns; j++) {
-            uint32_t r = hash(seed, (uint64_t)i << 32 | (uint64_t)j), block = hash(seed + 9, (uint64_t)i << 32 | (uint64_t)(j / 16));
+            uint32_t r = ng_test_hash(seed, (uint64_t)i << 32 | (uint64_t)j), block = ng_test_hash(seed + 9, (uint64_t)i << 32 | (uint64_t)(j / 16));
             uint32_t bits = (r & 0x80000000u) | (119u + (r >> 23 & 0xFF) % 10) << 23 | (r & 0x7FFFFF);
-            if (seed % 4 == 0) bits = hash(seed + 3, r);
+            if (seed % 4 == 0) bits = ng_test_hash(seed + 3, r);
             if (seed % 4 == 1) bits &= 0xFFF00000u;
             if (seed % 4 == 2 && block % 3 == 0) bits = (r & 0x80000000u) | (r & 0x7FFFFF) >> block % 23;
             if (seed % 4 == 2 && block % 3 == 1 && r % 29 == 0) bits = r % 2 ? 0x7F800000u : 0xFFC00001u;
@@ -85,7 +51,7 @@ static void fill_codes(ng_tensor *t, uint64_t seed, bool special) {
     uint32_t last = t->format == NG_E4M3 ? 0x7E : t->format == NG_E5M2 ? 0x7B : t->format == NG_UE4M3 ? 0x7E : 0xFF;
     for (int64_t i = 0; i < t->rows; i++)
         for (int64_t j = 0; j < t->columns; j++) {
-            uint32_t code = hash(seed, (uint64_t)(i * t->columns + j)) % ng_format_codes(t->format);
+            uint32_t code = ng_test_hash(seed, (uint64_t)(i * t->columns + j)) % ng_format_codes(t->format);
             if (t->format == NG_E8M0 && !special) code = 120 + code % 16;
             if (!special && (code & 0x7F) > last) code = last;
             ng_set_code(t, i, j, code);
@@ -93,17 +59,6 @@ static void fill_codes(ng_tensor *t, uint64_t seed, bool special) {
 }
 
 /* ---- a launch on both sides -----------------------------------------------------------------------------------------*/
-static const ng_kernel *twin_of(const ng_kernel *gpu, const ng_kernel **all, size_t count) {
-    char name[256];
-    const char *at = strstr(gpu->name, "/cuda/");
-    cr_assert(at);
-    snprintf(name, sizeof name, "%.*s/cpu/%s", (int)(at - gpu->name), gpu->name, at + 6);
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(all[i]->name, name)) return all[i];
-    cr_assert_fail("no CPU kernel of the name %s", name);
-    return NULL;
-}
-
 /* Launches both on the same host tensors; outputs are those roles of `host` that are set in `outputs`. */
 static void compare(const ng_kernel *gpu, const ng_kernel *cpu, const ng_problem *problem, ng_tensor *host, uint32_t outputs, uint64_t seed) {
     char message[256] = "";
@@ -112,19 +67,19 @@ static void compare(const ng_kernel *gpu, const ng_kernel *cpu, const ng_problem
     const char *why = gpu->supports(gpu, problem, &gpu_device);
     cr_assert_null(why, "%s: %s", gpu->name, why);
     for (int role = 0; role < NG_ROLES; role++)
-        if (host[role].data) on_gpu.tensors[role] = to_gpu(&host[role]);
+        if (host[role].data) on_gpu.tensors[role] = ng_test_to_gpu(&host[role]);
     memcpy(on_cpu.tensors, host, sizeof on_cpu.tensors);
     on_gpu.workspace_bytes = gpu->workspace ? gpu->workspace(gpu, problem, &gpu_device) : 0;
-    if (on_gpu.workspace_bytes) cuda_ok(cudaMalloc(&on_gpu.workspace, on_gpu.workspace_bytes));
+    if (on_gpu.workspace_bytes) ng_test_cuda(cudaMalloc(&on_gpu.workspace, on_gpu.workspace_bytes));
     ng_status status = cpu->launch(cpu, &on_cpu);
     cr_assert(status == NG_OK, "%s: %s", cpu->name, message);
     status = gpu->launch(gpu, &on_gpu);
     cr_assert(status == NG_OK, "%s: %s", gpu->name, message);
-    cuda_ok(cudaDeviceSynchronize());
+    ng_test_cuda(cudaDeviceSynchronize());
     for (int role = 0; role < NG_ROLES; role++) {
         if (!(outputs >> role & 1)) continue;
         ng_tensor got = host_tensor(host[role].format, host[role].rows, host[role].columns, host[role].row_bytes - ng_row_bytes(host[role].format, host[role].columns));
-        from_gpu(&on_gpu.tensors[role], &got);
+        ng_test_from_gpu(&on_gpu.tensors[role], got.data);
         for (int64_t i = 0; i < got.rows; i++)
             for (int64_t j = 0; j < got.columns; j++) {
                 uint64_t want = ng_get_code(&host[role], i, j), is = ng_get_code(&got, i, j);
@@ -135,8 +90,8 @@ static void compare(const ng_kernel *gpu, const ng_kernel *cpu, const ng_problem
         free(got.data);
     }
     for (int role = 0; role < NG_ROLES; role++)
-        if (on_gpu.tensors[role].data) cuda_ok(cudaFree(on_gpu.tensors[role].data));
-    if (on_gpu.workspace) cuda_ok(cudaFree(on_gpu.workspace));
+        if (on_gpu.tensors[role].data) ng_test_cuda(cudaFree(on_gpu.tensors[role].data));
+    if (on_gpu.workspace) ng_test_cuda(cudaFree(on_gpu.workspace));
 }
 
 static void free_all(ng_tensor *host) {
@@ -173,9 +128,14 @@ static void one_quantize(const ng_kernel *gpu, const ng_kernel *cpu, int64_t row
         host[NG_OUT_T_SCALES] = host_tensor(q->scale, blocks(q->blocks.rows, columns), blocks(q->blocks.columns, rows), 4);
         outputs |= 1u << NG_OUT_T | 1u << NG_OUT_T_SCALES;
     }
-    if (q->tensor_scale) {
+    const bool rotated = gpu->contract.hadamard.size; /* OUT_T is then another tensor, with a scale of its own */
+    if (q->tensor_scale && (directions & 1 || !rotated)) {
         host[NG_OUT_TENSOR_SCALE] = host_tensor(NG_FP32, 1, 1, 0);
         outputs |= 1u << NG_OUT_TENSOR_SCALE;
+    }
+    if (q->tensor_scale && rotated && directions & 2) {
+        host[NG_OUT_T_TENSOR_SCALE] = host_tensor(NG_FP32, 1, 1, 0);
+        outputs |= 1u << NG_OUT_T_TENSOR_SCALE;
     }
     if (q->rule == NG_SCALE_GIVEN) {
         host[NG_SCALE_GIVEN_IN] = host_tensor(NG_FP32, 1, 1, 0);
@@ -184,7 +144,7 @@ static void one_quantize(const ng_kernel *gpu, const ng_kernel *cpu, int64_t row
     if (q->cast.rounding == NG_R_STOCHASTIC && seed % 2) {
         host[NG_RANDOM_WORDS] = host_tensor(NG_FP32, rows, columns, 0);
         for (int64_t i = 0; i < rows * columns; i++)
-            ((uint32_t *)host[NG_RANDOM_WORDS].data)[i] = hash(seed + 77, (uint64_t)i);
+            ((uint32_t *)host[NG_RANDOM_WORDS].data)[i] = ng_test_hash(seed + 77, (uint64_t)i);
     }
     ng_problem problem = {.op = NG_OP_QUANTIZE, .m = rows, .n = columns, .seed = seed, .offset = 5};
     compare(gpu, cpu, &problem, host, outputs, seed);
@@ -208,8 +168,9 @@ static void one_dequantize(const ng_kernel *gpu, const ng_kernel *cpu, int64_t r
     free_all(host);
 }
 
-static void operand(ng_tensor *host, const ng_quantization *q, ng_format_id format, ng_role codes, int64_t rows, int64_t k, uint64_t seed, bool special) {
-    host[codes] = host_tensor(format, rows, k, 0);
+static void operand(ng_tensor *host, const ng_quantization *q, ng_format_id format, ng_role codes, int64_t rows, int64_t k, bool transposed,
+                    uint64_t seed, bool special) {
+    host[codes] = host_tensor(format, transposed ? k : rows, transposed ? rows : k, 0);
     fill_codes(&host[codes], seed, special);
     if (q->rule == NG_SCALE_ABSENT) return;
     host[codes + 1] = host_tensor(q->scale, blocks(q->blocks.rows, rows), blocks(q->blocks.columns, k), 0);
@@ -222,8 +183,8 @@ static void operand(ng_tensor *host, const ng_quantization *q, ng_format_id form
 static void one_gemm(const ng_kernel *gpu, const ng_kernel *cpu, int64_t m, int64_t n, int64_t k, uint64_t seed) {
     ng_tensor host[NG_ROLES] = {0};
     ng_problem problem = {.op = NG_OP_GEMM, .m = m, .n = n, .k = k};
-    operand(host, &gpu->contract.a, gpu->in, NG_A, m, k, seed, seed % 2);
-    operand(host, &gpu->contract.b, gpu->in_b, NG_B, n, k, seed + 50, seed % 2);
+    operand(host, &gpu->contract.a, gpu->in, NG_A, m, k, gpu->contract.a_transposed, seed, seed % 2);
+    operand(host, &gpu->contract.b, gpu->in_b, NG_B, n, k, gpu->contract.b_transposed, seed + 50, seed % 2);
     host[NG_OUT] = host_tensor(gpu->out, m, n, 0);
     if (gpu->contract.accumulate_into) fill_wide(&host[NG_OUT], 3);
     compare(gpu, cpu, &problem, host, 1u << NG_OUT, seed);
@@ -233,15 +194,17 @@ static void one_gemm(const ng_kernel *gpu, const ng_kernel *cpu, int64_t m, int6
 typedef void one_kernel(const ng_kernel *gpu, const ng_kernel *cpu);
 
 static void each_kernel(ng_op op, one_kernel *one) {
-    static const ng_kernel *all[4096];
-    need_gpu();
-    size_t count = ng_builtin_kernels(all, sizeof all / sizeof *all), checked = 0;
+    ng_test_need_gpu(&gpu_device, &cpu_device);
+    size_t count, checked = 0;
+    const ng_kernel *const *all = ng_test_kernels(&count);
     for (size_t i = 0; i < count; i++) {
         if (all[i]->op != op || all[i]->backend != NG_BACKEND_CUDA || !strstr(all[i]->name, "/cuda/")) continue;
         static const ng_problem any = {.m = 64, .n = 1024, .k = 128};
         if (all[i]->supports(all[i], &any, &gpu_device)) continue; /* another GPU's instruction, few rows: held to the predictor below */
         if (all[i]->contract.quantization.layout != NG_LAYOUT_PLAIN) continue; /* judged by their cases; no CPU kernel lays scales out */
-        one(all[i], twin_of(all[i], all, count));
+        const ng_kernel *cpu = ng_test_twin(all[i]);
+        cr_assert(cpu, "no CPU kernel like %s", all[i]->name);
+        one(all[i], cpu);
         checked++;
     }
     cr_assert(checked > 20, "only %zu kernels checked", checked);
@@ -311,10 +274,10 @@ static void predict_one(const ng_named_contract *contract, ng_format_id format, 
     ng_status status = ng_predict_gemm(&sum, &cast, &a, &b, NULL, cpu_device.threads, &want, NULL);
     cr_assert(status == NG_OK, "%s: the CPU's predictor refuses", contract->name);
     ng_operand da = a, db = b;
-    da.codes = to_gpu(&a.codes), db.codes = to_gpu(&b.codes), da.scales = to_gpu(&a.scales), db.scales = to_gpu(&b.scales);
-    ng_tensor cpu = to_gpu(&want), out = to_gpu(&want);
+    da.codes = ng_test_to_gpu(&a.codes), db.codes = ng_test_to_gpu(&b.codes), da.scales = ng_test_to_gpu(&a.scales), db.scales = ng_test_to_gpu(&b.scales);
+    ng_tensor cpu = ng_test_to_gpu(&want), out = ng_test_to_gpu(&want);
     for (int integers = 0; integers < 2; integers++) {
-        cuda_ok(cudaMemset(out.data, 0x5A, tensor_bytes(&out)));
+        ng_test_cuda(cudaMemset(out.data, 0x5A, ng_test_bytes(&out)));
         status = ng_predict_gemm_cuda(&sum, &da, &db, NULL, integers, NULL, &out, message, sizeof message);
         cr_assert(status == NG_OK, "%s: %d %s", contract->name, status, message);
         int64_t differ = differing(&cpu, &out);
@@ -323,9 +286,9 @@ static void predict_one(const ng_named_contract *contract, ng_format_id format, 
                   integers ? "integers" : "directed rounding", (long long)differ, (long long)(m * n));
     }
     ((uint32_t *)want.data)[m * n / 2] ^= 1;
-    from_gpu(&out, &want);
+    ng_test_from_gpu(&out, want.data);
     uint32_t flipped = ((uint32_t *)want.data)[m * n / 2] ^ 1u;
-    cuda_ok(cudaMemcpy((char *)out.data + m * n / 2 * 4, &flipped, 4, cudaMemcpyHostToDevice));
+    ng_test_cuda(cudaMemcpy((char *)out.data + m * n / 2 * 4, &flipped, 4, cudaMemcpyHostToDevice));
     bool nan = (flipped & 0x7FFFFFFFu) > 0x7F800000u;
     cr_assert(differing(&cpu, &out) == (nan ? 0 : 1), "one planted bit was not found");
     free(a.codes.data), free(b.codes.data), free(a.scales.data), free(b.scales.data), free(want.data);
@@ -334,7 +297,7 @@ static void predict_one(const ng_named_contract *contract, ng_format_id format, 
 
 static void predictors(void) {
     int contracts = 0;
-    need_gpu();
+    ng_test_need_gpu(&gpu_device, &cpu_device);
     for (size_t c = 0; c < ng_named_contract_count; c++) {
         const ng_named_contract *contract = &ng_named_contracts[c];
         if (contract->sum.mma.scales_inside || contract->sum.mma.dot) continue;
@@ -353,9 +316,10 @@ static void predictors(void) {
 /* Products of few rows have no twin: their contract's predictor says their bits. */
 static void few_rows(void) {
     static const struct { int64_t m, n, k; } shapes[] = {{1, 1, 128}, {16, 67, 1152}, {8, 130, 1024}, {9, 64, 3072}, {3, 9000, 256}};
-    need_gpu();
-    const ng_kernel *all[4096], *kernel = NULL;
-    size_t count = ng_builtin_kernels(all, sizeof all / sizeof *all);
+    ng_test_need_gpu(&gpu_device, &cpu_device);
+    const ng_kernel *kernel = NULL;
+    size_t count;
+    const ng_kernel *const *all = ng_test_kernels(&count);
     for (size_t i = 0; i < count; i++)
         if (!strcmp(all[i]->name, "gemm/nvfp4/cuda/few-rows/fp32-out")) kernel = all[i];
     cr_assert_not_null(kernel);
@@ -367,26 +331,26 @@ static void few_rows(void) {
             ng_launch launch = {.problem = &problem, .device = &gpu_device, .message = message, .message_bytes = sizeof message};
             const char *why = kernel->supports(kernel, &problem, &gpu_device);
             if (why) cr_skip_test("%s", why);
-            operand(host, &kernel->contract.a, NG_E2M1, NG_A, problem.m, problem.k, seed, seed % 2);
-            operand(host, &kernel->contract.b, NG_E2M1, NG_B, problem.n, problem.k, seed + 50, seed % 2);
+            operand(host, &kernel->contract.a, NG_E2M1, NG_A, problem.m, problem.k, false, seed, seed % 2);
+            operand(host, &kernel->contract.b, NG_E2M1, NG_B, problem.n, problem.k, false, seed + 50, seed % 2);
             if (seed == 3) ng_set_code(&host[NG_B_SCALES], 0, 1, 0x7F); /* NaN */
             host[NG_OUT] = host_tensor(NG_FP32, problem.m, problem.n, 0);
             for (int role = 0; role < NG_ROLES; role++)
-                if (host[role].data) launch.tensors[role] = to_gpu(&host[role]);
+                if (host[role].data) launch.tensors[role] = ng_test_to_gpu(&host[role]);
             ng_status status = kernel->launch(kernel, &launch);
             cr_assert(status == NG_OK, "%s", message);
-            cuda_ok(cudaDeviceSynchronize());
+            ng_test_cuda(cudaDeviceSynchronize());
             const float scale = (float)ng_decode(NG_FP32, ng_get_code(&host[NG_A_TENSOR_SCALE], 0, 0));
             const ng_operand a = {host[NG_A], host[NG_A_SCALES], {1, 16}, scale}, b = {host[NG_B], host[NG_B_SCALES], {1, 16}, scale};
             status = ng_predict_gemm(&kernel->contract.sum, &kernel->contract.cast, &a, &b, NULL, cpu_device.threads, &host[NG_OUT], NULL);
             cr_assert(status == NG_OK, "the CPU's predictor refuses: %d", (int)status);
-            ng_tensor want = to_gpu(&host[NG_OUT]);
+            ng_tensor want = ng_test_to_gpu(&host[NG_OUT]);
             int64_t differ = differing(&want, &launch.tensors[NG_OUT]);
             cr_expect(differ == 0, "%lldx%lldx%lld seed %llu: %lld elements differ", (long long)problem.m, (long long)problem.n, (long long)problem.k,
                       (unsigned long long)seed, (long long)differ);
             for (int role = 0; role < NG_ROLES; role++)
-                if (launch.tensors[role].data) cuda_ok(cudaFree(launch.tensors[role].data));
-            cuda_ok(cudaFree(want.data));
+                if (launch.tensors[role].data) ng_test_cuda(cudaFree(launch.tensors[role].data));
+            ng_test_cuda(cudaFree(want.data));
             free_all(host);
         }
 }
@@ -397,7 +361,7 @@ static void predictor_speed(void) {
         {"cublaslt-hopper-fp8-promoted", NG_E4M3, 2.4e12}, {"cublaslt-hopper-fp8-fast", NG_E4M3, 2.4e12}, {"cublaslt-hopper-bf16", NG_BF16, 5e11},
         {"hopper-fp16", NG_FP16, 5e11}, {"hopper-tf32", NG_TF32, 5e11}};
     enum { N = 4096 };
-    need_gpu();
+    ng_test_need_gpu(&gpu_device, &cpu_device);
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         const ng_named_contract *contract = ng_contract_by_name(rows[r].name);
         cr_assert(contract, "%s", rows[r].name);
@@ -407,19 +371,19 @@ static void predictor_speed(void) {
         a.codes = host_tensor(rows[r].format, N, N, 0);
         fill_codes(&a.codes, 6, false);
         ng_tensor host = host_tensor(NG_FP32, N, N, 0);
-        b.codes = a.codes = to_gpu(&a.codes);
-        ng_tensor out = to_gpu(&host);
+        b.codes = a.codes = ng_test_to_gpu(&a.codes);
+        ng_tensor out = ng_test_to_gpu(&host);
         cudaEvent_t start, end;
         float best = 1e30f;
-        cuda_ok(cudaEventCreate(&start));
-        cuda_ok(cudaEventCreate(&end));
+        ng_test_cuda(cudaEventCreate(&start));
+        ng_test_cuda(cudaEventCreate(&end));
         for (int i = 0; i < 4; i++) {
             float ms;
-            cuda_ok(cudaEventRecord(start, NULL));
+            ng_test_cuda(cudaEventRecord(start, NULL));
             cr_assert(ng_predict_gemm_cuda(&sum, &a, &b, NULL, false, NULL, &out, NULL, 0) == NG_OK);
-            cuda_ok(cudaEventRecord(end, NULL));
-            cuda_ok(cudaEventSynchronize(end));
-            cuda_ok(cudaEventElapsedTime(&ms, start, end));
+            ng_test_cuda(cudaEventRecord(end, NULL));
+            ng_test_cuda(cudaEventSynchronize(end));
+            ng_test_cuda(cudaEventElapsedTime(&ms, start, end));
             if (ms < best) best = ms;
         }
         double rate = (double)N * N * N / (best * 1e-3);

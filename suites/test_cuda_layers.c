@@ -1,55 +1,26 @@
 /* CUDA attention, rotary position, addition, transposition and embedding against the CPU kernels of the same name, bit for bit: odd shapes, heads
  * beside tile borders, infinities. Without a GPU each row is skipped with the reason. */
-#include "kernels/catalogue.h"
 #include "reference/format.h"
-#include "suites/test.h"
+#include "suites/gpu_test.h"
 
-#include <cuda_runtime.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static ng_device cpu_device, gpu_device;
-static const ng_kernel *kernels[4096];
+static const ng_kernel *const *kernels;
 static size_t kernel_count;
 
-static void cuda_ok(cudaError_t error) { cr_assert(error == cudaSuccess, "%s", cudaGetErrorString(error)); }
-
 static void need_gpu(void) {
-    int count = 0, major = 0, minor = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    if (error != cudaSuccess || count == 0) cr_skip_test("no CUDA device: %s", cudaGetErrorString(error));
-    cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-    cuda_ok(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
-    cpu_device = (ng_device){.backend = NG_BACKEND_CPU, .threads = omp_get_num_procs()};
-    gpu_device = (ng_device){.backend = NG_BACKEND_CUDA, .sm = 10 * major + minor};
-    kernel_count = ng_builtin_kernels(kernels, sizeof kernels / sizeof *kernels);
-}
-
-/* The CPU kernel of that name; NULL: there is none (another contract). */
-static const ng_kernel *twin_of(const ng_kernel *gpu) {
-    char name[256];
-    const char *at = strstr(gpu->name, "/cuda/");
-    cr_assert(at);
-    snprintf(name, sizeof name, "%.*s/cpu/%s", (int)(at - gpu->name), gpu->name, at + 6);
-    for (size_t i = 0; i < kernel_count; i++)
-        if (!strcmp(kernels[i]->name, name)) return kernels[i];
-    return NULL;
-}
-
-static uint32_t hash(uint64_t seed, uint64_t index) {
-    uint64_t z = seed * 0x9E3779B97F4A7C15u + index * 0xD1342543DE82EF95u + 0x2545F4914F6CDD1Du;
-    z = (z ^ z >> 32) * 0xD6E8FEB86659FD93u;
-    z = (z ^ z >> 29) * 0xC2B2AE3D27D4EB4Fu;
-    return (uint32_t)(z >> 32);
+    ng_test_need_gpu(&gpu_device, &cpu_device);
+    kernels = ng_test_kernels(&kernel_count);
 }
 
 /* Numbers from 2^-6 to 2^1 of either sign; with `special`, now and then an infinity, a zero or a tiny number. */
 static void fill(const ng_tensor *t, uint64_t seed, bool special) {
     for (int64_t i = 0; i < t->rows; i++)
         for (int64_t j = 0; j < t->columns; j++) {
-            const uint32_t r = hash(seed, (uint64_t)(i * t->columns + j));
+            const uint32_t r = ng_test_hash(seed, (uint64_t)(i * t->columns + j));
             float x = (float)(1 + (r & 0xFFFF) * 0x1p-16) * (float[]){0x1p-6f, 0x1p-3f, 0.25f, 1}[r >> 16 & 3] * (r >> 31 ? -1 : 1);
             if (special && r % 4001 == 7) x = (float[]){__builtin_inff(), -0.0f, 0x1p-130f, -__builtin_inff()}[r >> 20 & 3];
             uint32_t bits;
@@ -67,14 +38,12 @@ typedef struct sides {
     char message[256];
 } sides;
 
-static size_t bytes_of(const ng_tensor *t) { return (size_t)(t->rows * t->row_bytes); }
-
 /* Rows `padding` bytes apart. */
 static ng_tensor *add_padded(sides *s, ng_role role, ng_format_id format, int64_t rows, int64_t columns, int64_t padding, uint64_t seed,
                              bool special) {
     ng_tensor *t = &s->cpu.tensors[role];
     *t = (ng_tensor){NULL, format, NG_HOST, rows, columns, ng_row_bytes(format, columns) + padding};
-    t->data = calloc(1, bytes_of(t) + 1);
+    t->data = calloc(1, ng_test_bytes(t) + 1);
     cr_assert(t->data);
     fill(t, seed, special);
     return t;
@@ -84,7 +53,7 @@ static ng_tensor *add(sides *s, ng_role role, ng_format_id format, int64_t rows,
 }
 
 static void run(sides *s, const ng_problem *p, const ng_kernel *gpu) {
-    const ng_kernel *cpu = twin_of(gpu);
+    const ng_kernel *cpu = ng_test_twin(gpu);
     ng_launch *l = &s->gpu;
     cr_assert(cpu);
     s->cpu.problem = l->problem = p;
@@ -96,21 +65,21 @@ static void run(sides *s, const ng_problem *p, const ng_kernel *gpu) {
         l->tensors[role] = s->cpu.tensors[role];
         if (!l->tensors[role].data) continue;
         l->tensors[role].space = NG_GPU;
-        cuda_ok(cudaMalloc(&l->tensors[role].data, bytes_of(&l->tensors[role]) + 1));
-        cuda_ok(cudaMemcpy(l->tensors[role].data, s->cpu.tensors[role].data, bytes_of(&l->tensors[role]), cudaMemcpyHostToDevice));
+        ng_test_cuda(cudaMalloc(&l->tensors[role].data, ng_test_bytes(&l->tensors[role]) + 1));
+        ng_test_cuda(cudaMemcpy(l->tensors[role].data, s->cpu.tensors[role].data, ng_test_bytes(&l->tensors[role]), cudaMemcpyHostToDevice));
     }
     l->workspace_bytes = gpu->workspace ? gpu->workspace(gpu, p, &gpu_device) : 0;
-    if (l->workspace_bytes) cuda_ok(cudaMalloc(&l->workspace, l->workspace_bytes));
+    if (l->workspace_bytes) ng_test_cuda(cudaMalloc(&l->workspace, l->workspace_bytes));
     cr_assert(cpu->launch(cpu, &s->cpu) == NG_OK, "%s: %s", cpu->name, s->message);
     cr_assert(gpu->launch(gpu, l) == NG_OK, "%s: %s", gpu->name, s->message);
-    cuda_ok(cudaDeviceSynchronize());
+    ng_test_cuda(cudaDeviceSynchronize());
     for (int role = 0; role < NG_ROLES; role++) {
         const ng_tensor *t = &s->cpu.tensors[role];
         if (!t->data) continue;
         ng_tensor got = *t;
-        got.data = malloc(bytes_of(t) + 1);
+        got.data = malloc(ng_test_bytes(t) + 1);
         cr_assert(got.data);
-        cuda_ok(cudaMemcpy(got.data, l->tensors[role].data, bytes_of(t), cudaMemcpyDeviceToHost));
+        ng_test_cuda(cudaMemcpy(got.data, l->tensors[role].data, ng_test_bytes(t), cudaMemcpyDeviceToHost));
         for (int64_t i = 0; i < t->rows; i++)
             for (int64_t j = 0; j < t->columns; j++) {
                 const double a = ng_get_value(&got, i, j), b = ng_get_value(t, i, j);
@@ -120,9 +89,9 @@ static void run(sides *s, const ng_problem *p, const ng_kernel *gpu) {
             }
         free(got.data);
         free(t->data);
-        cuda_ok(cudaFree(l->tensors[role].data));
+        ng_test_cuda(cudaFree(l->tensors[role].data));
     }
-    if (l->workspace) cuda_ok(cudaFree(l->workspace));
+    if (l->workspace) ng_test_cuda(cudaFree(l->workspace));
 }
 
 typedef struct shape {
@@ -136,7 +105,7 @@ static void test_attention(void) {
     for (size_t i = 0; i < kernel_count; i++) {
         const ng_kernel *k = kernels[i];
         const bool back = k->op == NG_OP_ATTENTION_BACKWARD;
-        if (k->backend != NG_BACKEND_CUDA || (k->op != NG_OP_ATTENTION_FORWARD && !back) || !twin_of(k)) continue;
+        if (k->backend != NG_BACKEND_CUDA || (k->op != NG_OP_ATTENTION_FORWARD && !back) || !ng_test_twin(k)) continue;
         for (size_t at = 0; at < sizeof shapes / sizeof *shapes; at++)
             for (int special = 0; special < 2; special++) {
                 const shape *h = &shapes[at];
@@ -204,7 +173,7 @@ static void test_embedding(void) {
             const ng_problem p = {.op = k->op, .m = m, .n = n, .k = vocabulary};
             ng_tensor *tokens = add_padded(&s, NG_TOKENS, NG_FP32, m, 1, 0, 1, false);
             for (int64_t row = 0; row < m; row++)
-                ((int32_t *)tokens->data)[row] = (int32_t)(hash(3, (uint64_t)row) % (uint64_t)(row % 3 ? vocabulary : (vocabulary + 9) / 10));
+                ((int32_t *)tokens->data)[row] = (int32_t)(ng_test_hash(3, (uint64_t)row) % (uint64_t)(row % 3 ? vocabulary : (vocabulary + 9) / 10));
             add(&s, back ? NG_GRADIENT : NG_PARAMETER, k->in, back ? m : vocabulary, n, at, !back || k->in != NG_FP64);
             add(&s, NG_OUT, k->out, back ? vocabulary : m, n, at + 1, false);
             run(&s, &p, k);
@@ -215,7 +184,7 @@ static void test_embedding(void) {
 /* ---- binary64 -----------------------------------------------------------------------------------------------------*/
 static void set_labels(const ng_tensor *t, int64_t classes) {
     for (int64_t i = 0; i < t->rows; i++)
-        ((int32_t *)t->data)[i] = (int32_t)(hash(3, (uint64_t)i) % (uint64_t)(classes + 1)) - 1;
+        ((int32_t *)t->data)[i] = (int32_t)(ng_test_hash(3, (uint64_t)i) % (uint64_t)(classes + 1)) - 1;
 }
 
 /* Second moments, standard deviations: positive. */

@@ -1,30 +1,19 @@
 /* CUDA optimizers, activations and losses against the CPU kernels of the same name, bit for bit: on values of every kind, in lists
  * of thousands, and replayed from a graph. Without a GPU each row is skipped with the reason. */
-#include "kernels/catalogue.h"
 #include "reference/format.h"
-#include "suites/test.h"
+#include "suites/gpu_test.h"
 
-#include <cuda_runtime.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static ng_device cpu_device, gpu_device;
-static const ng_kernel *kernels[4096];
+static const ng_kernel *const *kernels;
 static size_t kernel_count;
 
-static void cuda_ok(cudaError_t error) { cr_assert(error == cudaSuccess, "%s", cudaGetErrorString(error)); }
-
 static void need_gpu(void) {
-    int count = 0, major = 0, minor = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    if (error != cudaSuccess || count == 0) cr_skip_test("no CUDA device: %s", cudaGetErrorString(error));
-    cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-    cuda_ok(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
-    cpu_device = (ng_device){.backend = NG_BACKEND_CPU, .threads = omp_get_num_procs()};
-    gpu_device = (ng_device){.backend = NG_BACKEND_CUDA, .sm = 10 * major + minor};
-    kernel_count = ng_builtin_kernels(kernels, sizeof kernels / sizeof *kernels);
+    ng_test_need_gpu(&gpu_device, &cpu_device);
+    kernels = ng_test_kernels(&kernel_count);
 }
 
 static const ng_kernel *named(const char *name) {
@@ -35,25 +24,16 @@ static const ng_kernel *named(const char *name) {
 }
 
 static const ng_kernel *twin_of(const ng_kernel *gpu) {
-    char name[256];
-    const char *at = strstr(gpu->name, "/cuda/");
-    cr_assert(at);
-    snprintf(name, sizeof name, "%.*s/cpu/%s", (int)(at - gpu->name), gpu->name, at + 6);
-    return named(name);
-}
-
-static uint32_t hash(uint64_t seed, uint64_t index) {
-    uint64_t z = seed * 0x9E3779B97F4A7C15u + index * 0xD1342543DE82EF95u + 0x2545F4914F6CDD1Du;
-    z = (z ^ z >> 32) * 0xD6E8FEB86659FD93u;
-    z = (z ^ z >> 29) * 0xC2B2AE3D27D4EB4Fu;
-    return (uint32_t)(z >> 32);
+    const ng_kernel *cpu = ng_test_twin(gpu);
+    cr_assert(cpu, "no CPU kernel like %s", gpu->name);
+    return cpu;
 }
 
 /* Seed 0: any bits; else ordinary numbers of some magnitudes. positive: second moments. */
 static void fill(ng_tensor *t, uint64_t seed, bool positive) {
     for (int64_t i = 0; i < t->rows; i++)
         for (int64_t j = 0; j < t->columns; j++) {
-            const uint32_t r = hash(seed + 17, (uint64_t)(i * t->columns + j));
+            const uint32_t r = ng_test_hash(seed + 17, (uint64_t)(i * t->columns + j));
             uint64_t code = seed ? (r & 0x80000000u) | (117u + (r >> 23 & 0xFF) % 13) << 23 | (r & 0x7FFFFF) : r;
             if (positive) code &= 0x7FFFFFFFu;
             if (t->format == NG_BF16) code >>= 16;
@@ -76,12 +56,10 @@ static void begin(sides *s, const ng_problem *problem) {
     s->gpu.device = &gpu_device;
 }
 
-static size_t bytes_of(const ng_tensor *t) { return (size_t)(t->rows * t->row_bytes); }
-
 static ng_tensor *add(sides *s, ng_role role, ng_format_id format, int64_t rows, int64_t columns, uint64_t seed) {
     ng_tensor *t = &s->cpu.tensors[role];
     *t = (ng_tensor){NULL, format, NG_HOST, rows, columns, ng_row_bytes(format, columns)};
-    t->data = calloc(1, bytes_of(t) + 1);
+    t->data = calloc(1, ng_test_bytes(t) + 1);
     cr_assert(t->data);
     fill(t, seed, role == NG_MOMENT_2 || role == NG_MOMENT_1_SCALES || role == NG_MOMENT_2_SCALES);
     return t;
@@ -94,11 +72,11 @@ static void send(sides *s, const ng_kernel *gpu) {
         if (!s->cpu.tensors[role].data) continue;
         s->gpu.tensors[role] = s->cpu.tensors[role];
         s->gpu.tensors[role].space = NG_GPU;
-        cuda_ok(cudaMalloc(&s->gpu.tensors[role].data, bytes_of(&s->cpu.tensors[role]) + 1));
-        cuda_ok(cudaMemcpy(s->gpu.tensors[role].data, s->cpu.tensors[role].data, bytes_of(&s->cpu.tensors[role]), cudaMemcpyHostToDevice));
+        ng_test_cuda(cudaMalloc(&s->gpu.tensors[role].data, ng_test_bytes(&s->cpu.tensors[role]) + 1));
+        ng_test_cuda(cudaMemcpy(s->gpu.tensors[role].data, s->cpu.tensors[role].data, ng_test_bytes(&s->cpu.tensors[role]), cudaMemcpyHostToDevice));
     }
     s->gpu.workspace_bytes = gpu->workspace ? gpu->workspace(gpu, s->gpu.problem, &gpu_device) : 0;
-    if (s->gpu.workspace_bytes) cuda_ok(cudaMalloc(&s->gpu.workspace, s->gpu.workspace_bytes));
+    if (s->gpu.workspace_bytes) ng_test_cuda(cudaMalloc(&s->gpu.workspace, s->gpu.workspace_bytes));
 }
 
 static void launch(sides *s, const ng_kernel *gpu) {
@@ -109,20 +87,20 @@ static void launch(sides *s, const ng_kernel *gpu) {
 
 /* Every role must be the same now, inputs included. */
 static void end(sides *s, const char *what) {
-    cuda_ok(cudaDeviceSynchronize());
+    ng_test_cuda(cudaDeviceSynchronize());
     for (int role = 0; role < NG_ROLES; role++) {
         const ng_tensor *t = &s->cpu.tensors[role];
         if (!t->data) continue;
-        unsigned char *got = malloc(bytes_of(t) + 1);
+        unsigned char *got = malloc(ng_test_bytes(t) + 1);
         cr_assert(got);
-        cuda_ok(cudaMemcpy(got, s->gpu.tensors[role].data, bytes_of(t), cudaMemcpyDeviceToHost));
-        for (size_t i = 0; i < bytes_of(t); i++)
-            cr_assert(got[i] == ((unsigned char *)t->data)[i], "%s: role %d differs from the CPU's in byte %zu of %zu", what, role, i, bytes_of(t));
+        ng_test_cuda(cudaMemcpy(got, s->gpu.tensors[role].data, ng_test_bytes(t), cudaMemcpyDeviceToHost));
+        for (size_t i = 0; i < ng_test_bytes(t); i++)
+            cr_assert(got[i] == ((unsigned char *)t->data)[i], "%s: role %d differs from the CPU's in byte %zu of %zu", what, role, i, ng_test_bytes(t));
         free(got);
         free(t->data);
-        cuda_ok(cudaFree(s->gpu.tensors[role].data));
+        ng_test_cuda(cudaFree(s->gpu.tensors[role].data));
     }
-    if (s->gpu.workspace) cuda_ok(cudaFree(s->gpu.workspace));
+    if (s->gpu.workspace) ng_test_cuda(cudaFree(s->gpu.workspace));
 }
 
 static void usual(ng_problem *p, double step) {
@@ -215,7 +193,7 @@ static void test_list(void) {
                     *t = (side ? &s.gpu : &s.cpu)->tensors[roles[r]];
                     t->data = (char *)t->data + i * t->row_bytes;
                     t->rows = 1;
-                    t->columns = 1 + hash(99, (uint64_t)i) % MOST;
+                    t->columns = 1 + ng_test_hash(99, (uint64_t)i) % MOST;
                 }
             listed.cpu.lists[roles[r]] = lists[0][r];
             listed.gpu.lists[roles[r]] = lists[1][r];
@@ -242,21 +220,21 @@ static void test_graph(void) {
     set(&s, NG_LOSS_SCALE, 1024);
     set(&s, NG_GROWTH_COUNT, 0);
     send(&s, k);
-    cuda_ok(cudaStreamCreate(&stream));
+    ng_test_cuda(cudaStreamCreate(&stream));
     s.gpu.stream = stream;
-    cuda_ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    ng_test_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     cr_assert(scaler->launch(scaler, &s.gpu) == NG_OK && k->launch(k, &s.gpu) == NG_OK, "%s", s.message);
-    cuda_ok(cudaStreamEndCapture(stream, &graph));
-    cuda_ok(cudaGraphInstantiate(&exec, graph, 0));
+    ng_test_cuda(cudaStreamEndCapture(stream, &graph));
+    ng_test_cuda(cudaGraphInstantiate(&exec, graph, 0));
     for (int i = 0; i < REPLAYS; i++) {
-        cuda_ok(cudaGraphLaunch(exec, stream));
+        ng_test_cuda(cudaGraphLaunch(exec, stream));
         const ng_kernel *cpu_scaler = twin_of(scaler), *cpu = twin_of(k);
         cr_assert(cpu_scaler->launch(cpu_scaler, &s.cpu) == NG_OK && cpu->launch(cpu, &s.cpu) == NG_OK, "%s", s.message);
     }
     end(&s, "a graph");
-    cuda_ok(cudaGraphExecDestroy(exec));
-    cuda_ok(cudaGraphDestroy(graph));
-    cuda_ok(cudaStreamDestroy(stream));
+    ng_test_cuda(cudaGraphExecDestroy(exec));
+    ng_test_cuda(cudaGraphDestroy(graph));
+    ng_test_cuda(cudaStreamDestroy(stream));
 }
 
 /* ---- activations, losses ------------------------------------------------------------------------------------------*/
@@ -303,7 +281,7 @@ static void test_losses(void) {
                 add(&s, NG_IN, k->in, p.m, p.n, seed);
                 int32_t *labels = add(&s, NG_LABELS, NG_FP32, p.m, 1, 1)->data;
                 for (int64_t row = 0; row < p.m; row++)
-                    labels[row] = (int32_t)(hash(3, (uint64_t)row) % (uint64_t)(p.n + 1)) - 1;
+                    labels[row] = (int32_t)(ng_test_hash(3, (uint64_t)row) % (uint64_t)(p.n + 1)) - 1;
                 add(&s, NG_ROW_MAX, NG_FP32, p.m, 1, 3);
                 add(&s, NG_ROW_SUM, NG_FP32, p.m, 1, 4);
                 add(&s, NG_GRADIENT, NG_FP32, p.m, 1, 5);

@@ -6,9 +6,8 @@
 #include "kernels/contracts.h"
 #include "reference/exact_cuda.h"
 #include "reference/gemm.h"
-#include "suites/test.h"
+#include "suites/gpu_test.h"
 
-#include <cuda_runtime.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,24 +16,6 @@
 
 /* NG_PROGRAM, NG_BETWEEN: from meson.build. */
 enum { THREADS = 2 };
-
-static void need_gpu(void) {
-    int count = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    if (error != cudaSuccess || count == 0) cr_skip_test("no CUDA device: %s", cudaGetErrorString(error));
-}
-
-static void cuda_ok(cudaError_t error) { cr_assert(error == cudaSuccess, "%s", cudaGetErrorString(error)); }
-static size_t tensor_bytes(const ng_tensor *t) { return (size_t)(t->rows * t->row_bytes); }
-
-static ng_tensor to_gpu(const ng_tensor *t) {
-    ng_tensor d = *t;
-    if (!t->data) return d;
-    d.space = NG_GPU;
-    cuda_ok(cudaMalloc(&d.data, tensor_bytes(t)));
-    cuda_ok(cudaMemcpy(d.data, t->data, tensor_bytes(t), cudaMemcpyHostToDevice));
-    return d;
-}
 
 static ng_tensor made(ng_format_id format, ng_distribution distribution, int64_t rows, int64_t columns, uint64_t seed) {
     const ng_data_spec spec = {.distribution = distribution, .seed = seed, .target = format, .whole_rows = rows, .whole_columns = columns};
@@ -49,7 +30,7 @@ static ng_tensor made(ng_format_id format, ng_distribution distribution, int64_t
 static void data_equal(void) {
     static const ng_format_id formats[] = {NG_FP32, NG_TF32, NG_BF16, NG_FP16};
     int compared = 0;
-    need_gpu();
+    ng_test_need_gpu(NULL, NULL);
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
         for (int d = 0; d < NG_DISTRIBUTIONS; d++) {
             const ng_data_spec spec = {.distribution = (ng_distribution)d, .seed = 5, .target = formats[f], .whole_rows = 300, .whole_columns = 777};
@@ -58,10 +39,10 @@ static void data_equal(void) {
             ng_error error = {0};
             cr_assert(!ng_tensor_create(formats[f], 130, 501, &want, &error) && !ng_tensor_create(formats[f], 130, 501, &got, &error));
             cr_assert(!ng_data_fill(&spec, 17, 33, &want, THREADS, &error), "%s", error.text);
-            ng_tensor gpu = to_gpu(&got);
+            ng_tensor gpu = ng_test_to_gpu(&got);
             ng_status status = ng_data_fill_cuda(&spec, 17, 33, &gpu, NULL, &error);
             if (status == NG_OK) {
-                cuda_ok(cudaMemcpy(got.data, gpu.data, tensor_bytes(&got), cudaMemcpyDeviceToHost));
+                ng_test_cuda(cudaMemcpy(got.data, gpu.data, ng_test_bytes(&got), cudaMemcpyDeviceToHost));
                 cr_expect(ng_tensor_equal(&want, &got), "format %d, distribution %d: the device's data differ", (int)formats[f], d);
                 compared++;
             } else {
@@ -69,7 +50,7 @@ static void data_equal(void) {
             }
             ng_tensor_free(&want);
             ng_tensor_free(&got);
-            cuda_ok(cudaFree(gpu.data));
+            ng_test_cuda(cudaFree(gpu.data));
         }
     cr_assert(compared >= 20, "only %d compared", compared);
 }
@@ -120,8 +101,8 @@ static void witness_one(const problem *p, plant planted) {
     ng_truth truth = {exact.high, exact.low, bound, NULL};
     cr_assert(!ng_measure(&out, &cast, &truth, THREADS, &cpu, &power));
     ng_operand da = a, db = b;
-    da.codes = to_gpu(&a.codes), db.codes = to_gpu(&b.codes);
-    ng_tensor gpu_out = to_gpu(&out);
+    da.codes = ng_test_to_gpu(&a.codes), db.codes = ng_test_to_gpu(&b.codes);
+    ng_tensor gpu_out = ng_test_to_gpu(&out);
     ng_witness gpu;
     char message[256] = "";
     ng_status status = ng_witness_gemm_cuda(&contract->sum, &da, &db, NULL, &gpu_out, NULL, &gpu, message, sizeof message);
@@ -135,11 +116,11 @@ static void witness_one(const problem *p, plant planted) {
     ng_tensor_free(&a.codes), ng_tensor_free(&b.codes), ng_tensor_free(&out);
     ng_exact_product_free(&exact);
     free(bound);
-    cuda_ok(cudaFree(da.codes.data)), cuda_ok(cudaFree(db.codes.data)), cuda_ok(cudaFree(gpu_out.data));
+    ng_test_cuda(cudaFree(da.codes.data)), ng_test_cuda(cudaFree(db.codes.data)), ng_test_cuda(cudaFree(gpu_out.data));
 }
 
 static void witness(void) {
-    need_gpu();
+    ng_test_need_gpu(NULL, NULL);
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (int planted = 0; planted < PLANTS; planted++)
             witness_one(&problems[i], (plant)planted);
@@ -175,7 +156,7 @@ static void spoiled(void) {
         {"unstable", 1, "second launch gave other bits", "second launch gave other bits"},
     };
     static const char *const filters[] = {"gemm/bf16/cublaslt/bf16-out/4096x4096x4096/normal/pre*", "gemm/e4m3/cublaslt/promoted/bf16-out/4096x4096x4096/normal/pre*"};
-    need_gpu();
+    ng_test_need_gpu(NULL, NULL);
     for (size_t f = 0; f < sizeof filters / sizeof *filters; f++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
             const char *says = f ? rows[i].e4m3 : rows[i].bf16;

@@ -57,13 +57,6 @@ static ng_tensor transpose(const ng_tensor *t) {
 }
 
 /* ---- data ---------------------------------------------------------------------------------------------------------*/
-static uint32_t hash(uint64_t seed, uint64_t index) {
-    uint64_t z = seed * 0x9E3779B97F4A7C15u + index * 0xD1342543DE82EF95u + 0x2545F4914F6CDD1Du;
-    z = (z ^ z >> 32) * 0xD6E8FEB86659FD93u;
-    z = (z ^ z >> 29) * 0xC2B2AE3D27D4EB4Fu;
-    return (uint32_t)(z >> 32);
-}
-
 static float of_bits(uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);
@@ -87,12 +80,12 @@ static float scale_tie(uint32_t r, uint32_t shared, int64_t row, int64_t column)
 
 /* A binary32 of that kind. Blocks of 16 consecutive columns share a hash, so that whole blocks are zero or tiny. */
 static float datum(data_kind kind, uint64_t seed, int64_t row, int64_t column) {
-    uint32_t r = hash(seed, (uint64_t)row << 32 | (uint64_t)column), sign = r & 0x80000000u;
-    uint32_t shared = hash(seed + 1, (uint64_t)row << 32 | (uint64_t)(column / 16));
+    uint32_t r = ng_test_hash(seed, (uint64_t)row << 32 | (uint64_t)column), sign = r & 0x80000000u;
+    uint32_t shared = ng_test_hash(seed + 1, (uint64_t)row << 32 | (uint64_t)(column / 16));
     uint32_t mantissa = r & 0x7FFFFFu, near = (r >> 8) % 5;
     switch (kind) {
     case ORDINARY: return of_bits(sign | (119u + (r >> 23) % 10) << 23 | mantissa);
-    case ANY_BITS: return of_bits(hash(seed + 2, r) & (r % 17 ? 0xBFFFFFFFu : 0xFFFFFFFFu));
+    case ANY_BITS: return of_bits(ng_test_hash(seed + 2, r) & (r % 17 ? 0xBFFFFFFFu : 0xFFFFFFFFu));
     case EDGES: /* one ulp around powers of two, 1.5, 1.75, 1.875 and 1.25 times them */
         return of_bits(sign | (((100u + shared % 40 - r % 4) << 23) + (((const uint32_t[]){0, 0x400000, 0x600000, 0x700000, 0x200000})[near] + r % 3 - 1)));
     case TINY: return of_bits(sign | (shared % 3 ? mantissa : (1u + shared % 24) << 23 | mantissa) >> shared % 20);
@@ -118,7 +111,7 @@ static void fill_codes(ng_tensor *t, uint64_t seed, bool special) {
     uint32_t last = t->format == NG_E4M3 ? 0x7E : t->format == NG_E5M2 ? 0x7B : 0xFF;
     for (int64_t i = 0; i < t->rows; i++)
         for (int64_t j = 0; j < t->columns; j++) {
-            uint32_t r = hash(seed, (uint64_t)(i * t->columns + j)), codes = ng_format_codes(t->format);
+            uint32_t r = ng_test_hash(seed, (uint64_t)(i * t->columns + j)), codes = ng_format_codes(t->format);
             uint32_t code = codes ? r % codes : r;
             if (!special && (code & 0x7F) > last) code = last;
             ng_set_code(t, i, j, code);
@@ -129,7 +122,7 @@ static ng_tensor random_words(int64_t rows, int64_t columns, uint64_t seed) {
     ng_tensor t = tensor_new(NG_FP32, rows, columns);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++)
-            ng_set_code(&t, i, j, hash(seed, (uint64_t)(i * columns + j)));
+            ng_set_code(&t, i, j, ng_test_hash(seed, (uint64_t)(i * columns + j)));
     return t;
 }
 
@@ -191,7 +184,7 @@ static void fill_cast_inputs(ng_tensor *in) {
     for (int64_t i = 0; i < CAST_ROWS; i++)
         for (int64_t j = 0; j < CAST_COLUMNS; j++) {
             uint64_t index = (uint64_t)(i * CAST_COLUMNS + j);
-            uint32_t code = (uint32_t)index & 0xFFFFu, r = hash(7, index);
+            uint32_t code = (uint32_t)index & 0xFFFFu, r = ng_test_hash(7, index);
             double value = (double)of_bits((code << 16) + (r % 4 ? r % 3 - 1 : r & 0xFFFFu));
             if (in->format == NG_FP64) {
                 if (r % 5 == 0) value *= 1 + 0x1p-52;
@@ -406,7 +399,7 @@ static ng_operand operand_new(const ng_quantization *q, int64_t rows, int64_t co
     x.scales = tensor_new(q->scale, ng_block_count(q->blocks.rows, rows), ng_block_count(q->blocks.columns, columns));
     for (int64_t i = 0; i < x.scales.rows; i++)
         for (int64_t j = 0; j < x.scales.columns; j++) {
-            uint32_t r = hash(seed + 1, (uint64_t)(i * x.scales.columns + j));
+            uint32_t r = ng_test_hash(seed + 1, (uint64_t)(i * x.scales.columns + j));
             uint32_t fp32 = (special ? r % 254 : 122 + r % 10) << 23 | (r >> 8 & 0x7FFFFFu);
             ng_set_code(&x.scales, i, j, q->scale == NG_FP32 ? fp32 : q->scale == NG_E8M0 ? special ? r & 0xFF : 120 + r % 12
                                                                                           : special ? r & 0x7F : 8 + r % 90);
