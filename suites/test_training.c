@@ -1,9 +1,9 @@
 /* Training: the statistics against published quantiles, the language's entropy against its text, gradients against finite differences, the
  * same bits from the same seed and after a kill, and planted faults that a run or a step's gradients tell from the healthy recipe. */
-#include "kernels/catalogue.h"
 #include "kernels/common/fp64.h"
 #include "suites/test.h"
 #include "suites/training/session.h"
+#include "suites/training_test.h"
 
 #include <cJSON.h>
 #include <math.h>
@@ -16,15 +16,8 @@
 
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
-static ng_catalogue catalogue(void) {
-    static const ng_kernel *kernels[4096];
-    const size_t count = ng_builtin_kernels(kernels, COUNT(kernels));
-    cr_assert(count <= COUNT(kernels));
-    return (ng_catalogue){kernels, count};
-}
-
 static const ng_kernel *named(const char *name) {
-    const ng_catalogue c = catalogue();
+    const ng_catalogue c = ng_test_catalogue();
     for (size_t i = 0; i < c.count; i++)
         if (!strcmp(c.kernels[i]->name, name)) return c.kernels[i];
     cr_assert(false, "there is no kernel %s", name);
@@ -33,7 +26,7 @@ static const ng_kernel *named(const char *name) {
 
 static ng_engine engine(int threads) {
     ng_engine e;
-    const ng_catalogue c = catalogue();
+    const ng_catalogue c = ng_test_catalogue();
     cr_assert_eq(ng_engine_open(NG_BACKEND_CPU, 0, threads, &c, &e, NULL), NG_OK);
     return e;
 }
@@ -167,36 +160,6 @@ static void entropy(void) {
 static const ng_run_settings tiny = {.shape = {2, 32, 2, 64, 8, 4, 16, false, false}, .steps = 4, .evaluations = 1, .rate = 0.01, .loss_weight = 1,
                                      .beta_1 = 0.9, .beta_2 = 0.95, .epsilon = 1e-12, .decay = 0.1, .max_norm = 1};
 
-typedef struct bench {
-    ng_engine engine;
-    ng_run_settings settings;
-    ng_source_text source;
-    ng_layout layout;
-    ng_seed_data data;
-} bench;
-
-static void bench_open(bench *b, const ng_run_settings *settings, int threads, uint64_t seed) {
-    const ng_source_options options = {NULL, 1, (int32_t)settings->shape.vocabulary, 2, 4};
-    *b = (bench){.engine = engine(threads), .settings = *settings};
-    cr_assert_eq(ng_source_create(&options, &b->source, NULL), NG_OK);
-    cr_assert_eq(ng_layout_create(&b->settings.shape, &b->layout, NULL), NG_OK);
-    cr_assert_eq(ng_seed_data_create(&b->settings, &b->layout, &b->source, seed, &b->data, NULL), NG_OK);
-}
-
-static void bench_close(bench *b) {
-    ng_seed_data_free(&b->data);
-    ng_layout_free(&b->layout);
-    ng_source_free(&b->source);
-    ng_engine_close(&b->engine);
-}
-
-static void begin(bench *b, const char *name, ng_runner *r) {
-    ng_error error = {0};
-    const ng_recipe_choice c = recipe(name);
-    cr_assert_eq(ng_runner_create(&b->engine, &c, &b->settings, r, &error), NG_OK, "%s", error.text);
-    cr_assert_eq(ng_runner_begin(r, &b->data, NULL, &error), NG_OK, "%s", error.text);
-}
-
 static double loss_of(ng_runner *r) {
     double mean;
     ng_error error = {0};
@@ -206,9 +169,9 @@ static double loss_of(ng_runner *r) {
 
 /* The largest difference between gradient and central difference of the loss, relative to the gradient's largest element of that parameter,
  * over four elements of each. The gradient is of the evaluation batch. */
-static double worst_difference(bench *b, const char **where) {
+static double worst_difference(ng_bench *b, const char **where) {
     ng_runner r;
-    begin(b, "fp64", &r);
+    ng_bench_begin(b, "fp64", &r);
     double *g = malloc(sizeof *g * (size_t)b->layout.total), worst = 0;
     cr_assert_eq(ng_runner_gradient(&r, b->settings.steps, 1, g, NULL), NG_OK);
     for (size_t j = 0; j < b->layout.count; j++) {
@@ -234,11 +197,11 @@ static double worst_difference(bench *b, const char **where) {
 
 static void finite_differences(void) {
     for (int llama = 0; llama < 2; llama++) {
-        bench b;
+        ng_bench b;
         const char *where = "";
         ng_run_settings s = tiny;
         s.shape.rms = s.shape.swiglu = llama;
-        bench_open(&b, &s, 1, 5);
+        ng_bench_open(&b, NG_BACKEND_CPU, 1, &s, 5);
         const double right = worst_difference(&b, &where);
         cr_expect(right < 1e-7, "%s: off by %g", where, right);
         const ng_substitution turned = {"rope/fp64/cpu/inverse", named("rope/fp64/cpu/forward")};
@@ -246,7 +209,7 @@ static void finite_differences(void) {
         b.engine.substitution_count = 1;
         const double wrong = worst_difference(&b, &where);
         cr_expect(wrong > 1e-3, "a rotation turned the wrong way passes: off by %g", wrong);
-        bench_close(&b);
+        ng_bench_close(&b);
     }
 }
 
@@ -254,16 +217,16 @@ static void finite_differences(void) {
 static void bias_of_gradients(void) {
     static const struct { const char *name; double least, most; } others[] = {
         {"fp8-delayed", 0.02, 0.12}, {"fp8-current", 0.02, 0.12}, {"fp8-128", 0.01, 0.06}, {"mxfp8", 0.01, 0.06}, {"nvfp4:no-hadamard,no-sr", 0.06, 0.2}};
-    bench b;
+    ng_bench b;
     ng_error error = {0};
     ng_run_settings s = tiny;
     s.shape = (ng_model_shape){2, 64, 4, 256, 32, 4, 64, false, false};
-    bench_open(&b, &s, 2, 1);
+    ng_bench_open(&b, NG_BACKEND_CPU, 2, &s, 1);
     ng_gradient_figures *f = calloc(b.layout.count + 1, sizeof *f), with, without;
     ng_runner random, nearest, exact;
-    begin(&b, "nvfp4", &random);
-    begin(&b, "nvfp4:no-sr", &nearest);
-    begin(&b, "nvfp4:exact-gradients", &exact);
+    ng_bench_begin(&b, "nvfp4", &random);
+    ng_bench_begin(&b, "nvfp4:no-sr", &nearest);
+    ng_bench_begin(&b, "nvfp4:exact-gradients", &exact);
     cr_assert_eq(ng_gradients_compare(&random, &exact, &b.data, NULL, 4, 12, f, &error), NG_OK, "%s", error.text);
     with = f[b.layout.count];
     cr_assert_eq(ng_gradients_compare(&nearest, &exact, &b.data, NULL, 4, 1, f, &error), NG_OK, "%s", error.text);
@@ -272,8 +235,8 @@ static void bias_of_gradients(void) {
         char name[64];
         ng_runner own, reference;
         snprintf(name, sizeof name, "%s%cexact-gradients", others[i].name, strchr(others[i].name, ':') ? ',' : ':');
-        begin(&b, others[i].name, &own);
-        begin(&b, name, &reference);
+        ng_bench_begin(&b, others[i].name, &own);
+        ng_bench_begin(&b, name, &reference);
         cr_assert_eq(ng_gradients_compare(&own, &reference, &b.data, NULL, 2, 1, f, &error), NG_OK, "%s", error.text);
         cr_expect(f[b.layout.count].bias > others[i].least && f[b.layout.count].bias < others[i].most, "%s: %g", others[i].name, f[b.layout.count].bias);
         ng_runner_destroy(&own);
@@ -285,56 +248,33 @@ static void bias_of_gradients(void) {
     ng_runner_destroy(&nearest);
     ng_runner_destroy(&exact);
     free(f);
-    bench_close(&b);
+    ng_bench_close(&b);
 }
 
 /* ---- bits ---------------------------------------------------------------------------------------------------------*/
-/* Losses and weights after the steps, by a run that stops and goes on from its state at `stop`. */
-static void train(bench *b, const char *name, int64_t stop, double *losses, float *weights) {
-    ng_error error = {0};
-    ng_curve curve = {0};
-    ng_runner r;
-    begin(b, name, &r);
-    cr_assert_eq(ng_curve_create(&b->settings, &curve, &error), NG_OK);
-    if (stop) {
-        cr_assert_eq(ng_runner_advance(&r, stop, &curve, &error), NG_OK, "%s", error.text);
-        void *state = malloc(ng_runner_state_bytes(&r));
-        cr_assert_eq(ng_runner_save(&r, state, &error), NG_OK);
-        ng_runner_destroy(&r);
-        begin(b, name, &r);
-        cr_assert_eq(ng_runner_restore(&r, state, stop, &error), NG_OK);
-        free(state);
-    }
-    cr_assert_eq(ng_runner_advance(&r, b->settings.steps, &curve, &error), NG_OK, "%s: %s", name, error.text);
-    memcpy(losses, curve.losses, sizeof *losses * (size_t)b->settings.steps);
-    cr_assert_eq(ng_runner_weights(&r, weights, &error), NG_OK);
-    ng_curve_free(&curve);
-    ng_runner_destroy(&r);
-}
-
 static void same_bits(void) {
     static const char *const names[] = {"fp64", "tf32", "fp16", "fp8-delayed", "fp8-128", "mxfp8", "nvfp4", "nvfp4:bf16-layers=first1last0", "fp8-current:fast-accum"};
     ng_run_settings s = tiny;
     s.shape = (ng_model_shape){2, 128, 4, 256, 32, 8, 64, false, true}; /* large enough that kernels share the work */
-    bench one, two, other;
-    bench_open(&one, &s, 1, 9);
-    bench_open(&two, &s, 2, 9);
-    bench_open(&other, &s, 2, 10);
+    ng_bench one, two, other;
+    ng_bench_open(&one, NG_BACKEND_CPU, 1, &s, 9);
+    ng_bench_open(&two, NG_BACKEND_CPU, 2, &s, 9);
+    ng_bench_open(&other, NG_BACKEND_CPU, 2, &s, 10);
     const size_t bytes = sizeof(float) * (size_t)one.layout.total;
     float *a = malloc(bytes), *c = malloc(bytes);
     for (size_t i = 0; i < COUNT(names); i++) {
         double first[4], again[4], different[4];
-        train(&one, names[i], 0, first, a);
-        train(&two, names[i], 2, again, c);
+        ng_bench_train(&one, names[i], 0, first, a);
+        ng_bench_train(&two, names[i], 2, again, c);
         cr_expect(!memcmp(first, again, sizeof first) && !memcmp(a, c, bytes), "%s: other bits on two threads and after a restart", names[i]);
-        train(&other, names[i], 0, different, c);
+        ng_bench_train(&other, names[i], 0, different, c);
         cr_expect(memcmp(first, different, sizeof first) && memcmp(a, c, bytes), "%s: another seed's bits", names[i]);
     }
     free(a);
     free(c);
-    bench_close(&one);
-    bench_close(&two);
-    bench_close(&other);
+    ng_bench_close(&one);
+    ng_bench_close(&two);
+    ng_bench_close(&other);
 }
 
 /* ---- sessions -----------------------------------------------------------------------------------------------------*/
