@@ -3,41 +3,17 @@
     python3 suites/peers/torch_attention.py [build/suites/narrowgauge]
 
 Queries, keys and values come out of one projection, [tokens][3][heads][d]. PyTorch's is scaled_dot_product_attention, in bf16 and in fp32 (no TF32);
-its backward begins from what its forward kept, narrowgauge's recomputes. Needs PyTorch with CUDA, which is no dependency of the project: where it is
-missing, says so and exits 2.
+its backward begins from what its forward kept, narrowgauge's recomputes.
 """
 import json
-import statistics
-import subprocess
 import sys
-import tempfile
 
-try:
-    import torch
-    import torch.nn.functional as F
-except ImportError:
-    sys.exit("torch_attention.py: PyTorch is not installed")
-if not torch.cuda.is_available():
-    sys.exit("torch_attention.py: no CUDA device")
+import peer
+from peer import median_s, torch
 
+F = torch.nn.functional
 SHAPES = ((16, 256, 8, 64), (32, 512, 8, 64))  # batch, sequence, heads, d
 KERNELS = {"bf16": ("bf16/cuda/causal-mma", "bf16/cuda/causal"), "fp32": ("fp32/cuda/causal",)}
-
-
-def median_s(function, samples=30):
-    for _ in range(3):
-        function()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(samples):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for _ in range(4):
-            function()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) * 1e-3 / 4)
-    return statistics.median(times)
 
 
 def attention(qkv):
@@ -47,18 +23,16 @@ def attention(qkv):
 
 def ours(program):
     """Median seconds by (direction, kernel, tokens, width)."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        subprocess.run([program, "run", "--level", "nightly", "--backend", "cuda", "--quiet", "--filter", "attention*/training/*", "--json", out.name], check=False)
-        found = {}
-        for case in json.load(open(out.name))["cases"]:
-            operation, *kernel, _, extents, _ = case["id"].split("/")
-            tokens, width = (int(n) for n in extents.split("x"))
-            found[operation.partition("-")[2], "/".join(kernel), tokens, width] = (case["speed"] or {}).get("median_s"), case["status"]
-        return found
+    found = {}
+    for case in peer.cases(program, "--level", "nightly", "--filter", "attention*/training/*"):
+        operation, *kernel, _, extents, _ = case["id"].split("/")
+        tokens, width = (int(n) for n in extents.split("x"))
+        found[operation.partition("-")[2], "/".join(kernel), tokens, width] = peer.time_of(case)
+    return found
 
 
 program = ours(sys.argv[1]) if len(sys.argv) > 1 else {}
-result = {"torch": torch.__version__, "device": torch.cuda.get_device_name(), "rows": []}
+result = peer.report()
 for batch, sequence, heads, d in SHAPES:
     for name, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
         qkv = torch.randn((batch, sequence, 3, heads, d), device="cuda", dtype=dtype, requires_grad=True)

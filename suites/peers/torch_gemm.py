@@ -4,8 +4,10 @@
 Needs PyTorch on a GPU. Same shapes and types, buffers rotated past the L2 cache, medians of 30. Columns: TFLOP/s of
 torch, of the heuristic's first algorithm, of its best, and the ratios to torch's.
 """
-import json, subprocess, sys, tempfile
-import torch
+import sys
+
+import peer
+from peer import torch
 
 KERNELS = {
     "bf16 @": "gemm/bf16/cublaslt/bf16-out",
@@ -15,18 +17,7 @@ KERNELS = {
 
 
 def median_s(run, sets):
-    for i in range(3):
-        run(i % sets)
-    samples = []
-    for _ in range(30):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        for i in range(sets):
-            run(i)
-        end.record()
-        end.synchronize()
-        samples.append(begin.elapsed_time(end) * 1e-3 / sets)
-    return sorted(samples)[15]
+    return peer.median_s(run, [(i,) for i in range(sets)], each=sets)
 
 
 def torch_s(name, n):
@@ -43,13 +34,10 @@ def torch_s(name, n):
 
 
 def ours(program, n):
-    with tempfile.NamedTemporaryFile(suffix=".json") as record:
-        command = [program, "run", "--backend", "cuda", "--shape", f"{n}x{n}x{n}", "--mode", "prequantized", "--variants", "--quiet", "--goldens", "none", "--json", record.name]
-        for kernel in KERNELS.values():
-            command += ["--filter", kernel + "/*"]
-        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
-        cases = json.load(open(record.name))["cases"]
-    return {case["kernel"]: (case["status"], [v["median_s"] for v in case["variants"]]) for case in cases}
+    arguments = ["--shape", f"{n}x{n}x{n}", "--mode", "prequantized", "--variants", "--goldens", "none"]
+    for kernel in KERNELS.values():
+        arguments += ["--filter", kernel + "/*"]
+    return {case["kernel"]: (case["status"], [v["median_s"] for v in case["variants"]]) for case in peer.cases(program, *arguments)}
 
 
 def main():

@@ -2,43 +2,17 @@
 
     python3 suites/peers/torch_optimizer.py [build/suites/narrowgauge]
 
-Bytes are those that the operation must move: AdamW 28 a parameter (p, m, v read and written, g read). Needs PyTorch with CUDA,
-which is no dependency of the project: where it is missing, says so and exits 2.
+Bytes are those that the operation must move: AdamW 28 a parameter (p, m, v read and written, g read).
 """
 import json
-import statistics
-import subprocess
 import sys
-import tempfile
 
-try:
-    import torch
-    import torch.nn.functional as F
-except ImportError:
-    print("torch_optimizer.py: PyTorch is not installed", file=sys.stderr)
-    sys.exit(2)
-if not torch.cuda.is_available():
-    print("torch_optimizer.py: no CUDA device", file=sys.stderr)
-    sys.exit(2)
+import peer
+from peer import median_s, torch
 
+F = torch.nn.functional
 ROWS = COLUMNS = 8192
 CLASSES, TOKENS = 128256, 2048
-
-
-def median_s(function, samples=30):
-    for _ in range(3):
-        function()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(samples):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for _ in range(4):
-            function()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) * 1e-3 / 4)
-    return statistics.median(times)
 
 
 def adamw(shapes, how):
@@ -77,17 +51,15 @@ def peers():
 
 def ours(program, names):
     """Median seconds and status by the case's id without its data."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        filters = [a for name in names for a in ("--filter", name + "/*")]
-        subprocess.run([program, "run", "--level", "nightly", "--backend", "cuda", "--quiet", *filters, "--json", out.name], check=False)
-        return {case["id"].rsplit("/", 1)[0]: ((case["speed"] or {}).get("median_s"), case["status"]) for case in json.load(open(out.name))["cases"]}
+    filters = [a for name in names for a in ("--filter", name + "/*")]
+    return {case["id"].rsplit("/", 1)[0]: peer.time_of(case) for case in peer.cases(program, "--level", "nightly", *filters)}
 
 
 source = torch.randn(1 << 28, device="cuda")
 target = torch.empty_like(source)
 copy = 8 * source.numel() / median_s(lambda: target.copy_(source))
 del source, target
-result = {"torch": torch.__version__, "device": torch.cuda.get_device_name(), "copy_bytes_s": copy, "rows": []}
+result = peer.report() | {"copy_bytes_s": copy}
 for name, moved, case, function in peers():
     seconds = median_s(function)
     result["rows"].append({"what": name, "case": case, "median_s": seconds, "bytes_s": moved / seconds, "of_copy": moved / seconds / copy, "bytes": moved})

@@ -1,18 +1,11 @@
 """Times torch.compile's quantization on a GPU, for comparison with the `speed` cases: prints one JSON object.
 
 FP8 current scaling (one scale a tensor) counts 5 bytes an element, bf16 read twice and a byte written; MXFP8 3 + 1/32.
-Needs PyTorch with CUDA, which is no dependency of the project: where it is missing, says so and exits 2.
 """
 import json
-import statistics
-import sys
 
-try:
-    import torch
-except ImportError:
-    sys.exit("torch_quantize.py: PyTorch is not installed")
-if not torch.cuda.is_available():
-    sys.exit("torch_quantize.py: no CUDA device")
+import peer
+from peer import median_s, torch
 
 
 def fp8_current(x):
@@ -35,26 +28,9 @@ def copy(x):
     return x.clone()
 
 
-def median_s(function, inputs, samples=30):
-    for x in inputs[:3]:
-        function(x)
-    torch.cuda.synchronize()
-    times = []
-    for i in range(samples):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for j in range(4):
-            function(inputs[(4 * i + j) % len(inputs)])
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) * 1e-3 / 4)
-    return statistics.median(times)
-
-
-result = {"torch": torch.__version__, "device": torch.cuda.get_device_name(), "rows": []}
+result = peer.report()
 for rows, columns in ((16384, 8192), (8192, 4096)):
-    sets = max(2, (4 * 60 << 20) // (2 * rows * columns) + 1)  # past the L2 cache
-    inputs = [torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16) for _ in range(sets)]
+    inputs = [(torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16),) for _ in range(peer.sets_past_l2(2 * rows * columns))]
     for name, function, per_element in (("copy", copy, 4), ("fp8-current", torch.compile(fp8_current), 5), ("mxfp8", torch.compile(mxfp8), 3 + 1 / 32)):
         seconds = median_s(function, inputs)
         result["rows"].append({"what": name, "shape": [rows, columns], "median_s": seconds, "bytes_s": rows * columns * per_element / seconds})
