@@ -223,7 +223,6 @@ ng_status ng_judge_activation(ng_judge *judge, const ng_case *one, ng_result *re
                  .backward = kernel->op == NG_OP_ACTIVATION_BACKWARD, .gated = kernel->contract.activation.kind == NG_SWIGLU,
                  .quantized = kernel->op == NG_OP_ACTIVATION && kernel->contract.quantization.rule != NG_SCALE_ABSENT,
                  .rows = one->problem.m, .columns = one->problem.n, .step = PIECE / one->problem.n};
-    ng_session *timed = &s.session;
     ng_power power;
     bool launched = false;
     const double start = ng_now_s();
@@ -242,10 +241,7 @@ ng_status ng_judge_activation(ng_judge *judge, const ng_case *one, ng_result *re
         ng_tally_publish(&s.recipe, s.rows * s.columns, &result->recipe_error, NULL);
         result->recipe_error.max_ulp = NAN; /* the values have no common format */
     }
-    ng_session_digest(&s.session, result);
-    result->verify_s = ng_now_s() - start;
-    status = ng_session_time(&timed, NULL, 1, one->level, 0, result, error);
-    if (!status) status = ng_save_session(&s.session, one, result, error);
+    status = ng_session_conclude(&s.session, one, start, 0, result, error);
 done:
     ng_session_end(&s.session);
     ng_values_free(&s.values[0]);

@@ -155,7 +155,6 @@ static ng_status compare(subject *s, ng_result *result, ng_error *error) {
 ng_status ng_judge_attention(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
     const ng_problem *p = &one->problem;
     subject s = {.judge = judge, .one = one, .kernel = one->kernel, .backward = one->kernel->op == NG_OP_ATTENTION_BACKWARD, .width = p->n};
-    ng_session *timed = &s.session;
     bool launched = false;
     if (!(p->scalars[NG_HEADS] >= 1) || !(p->scalars[NG_SEQUENCE] >= 1))
         return ng_fail(error, NG_BAD_ARGUMENT, "%s: heads and sequence are not stated", one->id);
@@ -172,11 +171,8 @@ ng_status ng_judge_attention(ng_judge *judge, const ng_case *one, ng_result *res
     const double start = ng_now_s();
     status = compare(&s, result, error);
     if (status) goto done;
-    ng_session_digest(&s.session, result);
-    result->verify_s = ng_now_s() - start;
     /* two products forward; five backward, one of them a forward one again */
-    status = ng_session_time(&timed, NULL, 1, one->level, 2 * multiply_adds(&s, s.backward ? 5 : 2) * (double)s.sequences, result, error);
-    if (!status) status = ng_save_session(&s.session, one, result, error);
+    status = ng_session_conclude(&s.session, one, start, 2 * multiply_adds(&s, s.backward ? 5 : 2) * (double)s.sequences, result, error);
 done:
     ng_session_end(&s.session);
     ng_values_free(&s.truth);

@@ -193,7 +193,7 @@ static ng_status judge_stochastic(ng_judge *judge, const ng_case *one, const ng_
 ng_status ng_judge_cast(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
     const ng_kernel *kernel = one->kernel;
     const ng_tensor *source;
-    ng_session session = {0}, *timed = &session;
+    ng_session session = {0};
     ng_power power = {0, 0};
     ng_key key;
     bool launched;
@@ -206,10 +206,7 @@ ng_status ng_judge_cast(ng_judge *judge, const ng_case *one, ng_result *result, 
     status = recipe_figures(judge, source, &session.first[NG_OUT], &kernel->contract.cast, result, error);
     if (status) goto done;
     ng_accuse_powerless(result, &result->error, &power);
-    ng_session_digest(&session, result);
-    result->verify_s = ng_now_s() - start;
-    status = ng_session_time(&timed, NULL, 1, one->level, 0, result, error);
-    if (!status) status = ng_save_session(&session, one, result, error);
+    status = ng_session_conclude(&session, one, start, 0, result, error);
 done:
     ng_session_end(&session);
     return status;

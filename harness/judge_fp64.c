@@ -357,7 +357,6 @@ static ng_status compare(subject *s, ng_result *result, ng_error *error) {
 
 ng_status ng_judge_fp64(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
     subject s = {.judge = judge, .one = one, .kernel = one->kernel};
-    ng_session *timed = &s.session;
     bool launched = false;
     ng_status status = NG_OK;
     if (!operations[one->kernel->op].prepare) return ng_fail(error, NG_UNSUPPORTED, "%s: no judge for this operation in binary64", one->id);
@@ -368,12 +367,8 @@ ng_status ng_judge_fp64(ng_judge *judge, const ng_case *one, ng_result *result, 
     const double start = ng_now_s();
     status = compare(&s, result, error);
     if (status) goto done;
-    ng_session_digest(&s.session, result);
-    result->verify_s = ng_now_s() - start;
-    status = ng_session_time(&timed, NULL, 1, one->level,
-                             one->kernel->op == NG_OP_GEMM ? 2.0 * (double)one->problem.m * (double)one->problem.n * (double)one->problem.k : 0,
-                             result, error);
-    if (!status) status = ng_save_session(&s.session, one, result, error);
+    const ng_problem *p = &one->problem;
+    status = ng_session_conclude(&s.session, one, start, p->op == NG_OP_GEMM ? 2.0 * (double)p->m * (double)p->n * (double)p->k : 0, result, error);
 done:
     ng_session_end(&s.session);
     for (int role = 0; role < NG_ROLES; role++) {

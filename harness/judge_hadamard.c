@@ -60,7 +60,7 @@ static ng_status compare(ng_judge *judge, const ng_case *one, const ng_session *
 ng_status ng_judge_hadamard(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
     const ng_kernel *kernel = one->kernel;
     const ng_tensor *source;
-    ng_session session = {0}, *timed = &session;
+    ng_session session = {0};
     truths t = {0};
     ng_key key;
     bool launched;
@@ -74,11 +74,8 @@ ng_status ng_judge_hadamard(ng_judge *judge, const ng_case *one, ng_result *resu
     double start = ng_now_s();
     status = make_truths(judge, kernel, source, &t, error);
     if (!status) status = compare(judge, one, &session, &t, result, error);
-    result->verify_s = ng_now_s() - start;
     if (status) goto done;
-    ng_session_digest(&session, result);
-    status = ng_session_time(&timed, NULL, 1, one->level, 0, result, error);
-    if (!status) status = ng_save_session(&session, one, result, error);
+    status = ng_session_conclude(&session, one, start, 0, result, error);
 done:
     ng_session_end(&session);
     free_truths(&t);

@@ -157,6 +157,9 @@ void ng_session_fill(const ng_session *session, ng_launch *launch);
 /* The digest of the outputs, into the result. */
 void ng_session_digest(const ng_session *session, ng_result *result);
 
+/* What follows a comparison that began at `start`: digest, time of verification, speed, saved outputs. */
+ng_status ng_session_conclude(ng_session *session, const ng_case *one, double start, double flop, ng_result *result, ng_error *error);
+
 extern const char *const ng_role_names[NG_ROLES];
 
 /* ---- drivers: one an operation -------------------------------------------------------------------------------------*/

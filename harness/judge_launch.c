@@ -313,6 +313,13 @@ void ng_session_digest(const ng_session *session, ng_result *result) {
     ng_digest_tensors(outputs, count, result->digest);
 }
 
+ng_status ng_session_conclude(ng_session *session, const ng_case *one, double start, double flop, ng_result *result, ng_error *error) {
+    ng_session_digest(session, result);
+    result->verify_s = ng_now_s() - start;
+    ng_status status = ng_session_time(&session, NULL, 1, one->level, flop, result, error);
+    return status ? status : ng_save_session(session, one, result, error);
+}
+
 /* ---- speed --------------------------------------------------------------------------------------------------------*/
 /* Copies of the tensors, taken in turn, so that a kernel finds its operands colder than it left them. The set is limited:
  * a small problem stays in the outer caches, as in training it does between the kernels that make and use it. */

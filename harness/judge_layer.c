@@ -213,7 +213,6 @@ static ng_status compare(subject *s, ng_result *result, ng_error *error) {
 ng_status ng_judge_layer(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
     subject s = {.judge = judge, .one = one, .kernel = one->kernel, .layer = &one->kernel->contract.layer, .m = one->problem.m, .n = one->problem.n,
                  .k = one->problem.k};
-    ng_session *timed = &s.session;
     bool launched = false;
     ng_status status = NG_OK;
     if (!ng_session_begin(&s.session, judge, one->kernel, &one->problem, result)) goto done;
@@ -223,10 +222,7 @@ ng_status ng_judge_layer(ng_judge *judge, const ng_case *one, ng_result *result,
     const double start = ng_now_s();
     status = compare(&s, result, error);
     if (status) goto done;
-    ng_session_digest(&s.session, result);
-    result->verify_s = ng_now_s() - start;
-    status = ng_session_time(&timed, NULL, 1, one->level, 0, result, error);
-    if (!status) status = ng_save_session(&s.session, one, result, error);
+    status = ng_session_conclude(&s.session, one, start, 0, result, error);
 done:
     ng_session_end(&s.session);
     ng_tensor *const owned[] = {&s.in, &s.second, &s.tables[0], &s.tables[1], &s.tokens, &s.want};

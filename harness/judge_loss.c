@@ -163,7 +163,6 @@ static ng_status compare(subject *s, ng_error *error) {
 ng_status ng_judge_loss(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
     subject s = {.judge = judge, .one = one, .kernel = one->kernel, .backward = one->kernel->op == NG_OP_LOSS_BACKWARD,
                  .rows = one->problem.m, .columns = one->problem.n, .step = PIECE / one->problem.n};
-    ng_session *timed = &s.session;
     ng_power power;
     bool launched = false;
     const double start = ng_now_s();
@@ -175,10 +174,7 @@ ng_status ng_judge_loss(ng_judge *judge, const ng_case *one, ng_result *result, 
     if (status || !launched) goto done;
     ng_tallies_publish(&s.tallies, result, &power);
     ng_accuse_powerless(result, &result->error, &power);
-    ng_session_digest(&s.session, result);
-    result->verify_s = ng_now_s() - start;
-    status = ng_session_time(&timed, NULL, 1, one->level, 0, result, error);
-    if (!status) status = ng_save_session(&s.session, one, result, error);
+    status = ng_session_conclude(&s.session, one, start, 0, result, error);
 done:
     ng_session_end(&s.session);
     ng_values *const values[] = {&s.loss, &s.maxima, &s.sums, &s.elements};

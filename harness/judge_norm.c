@@ -456,7 +456,6 @@ ng_status ng_judge_norm(ng_judge *judge, const ng_case *one, ng_result *result, 
     subject s = {.judge = judge, .one = one, .kernel = kernel, .norm = &kernel->contract.norm, .q = &kernel->contract.quantization,
                  .quantized = kernel->op == NG_OP_NORM_FORWARD && kernel->contract.quantization.rule != NG_SCALE_ABSENT,
                  .rows = one->problem.m, .columns = one->problem.n, .step = PIECE / one->problem.n};
-    ng_session *timed = &s.session;
     bool launched = false;
     double start = ng_now_s();
     if (s.step < 1) s.step = 1;
@@ -473,10 +472,7 @@ ng_status ng_judge_norm(ng_judge *judge, const ng_case *one, ng_result *result, 
     if (status) goto done;
     snprintf(result->prediction.model, sizeof result->prediction.model, "lanes");
     publish(&s, result);
-    ng_session_digest(&s.session, result);
-    result->verify_s = ng_now_s() - start;
-    status = ng_session_time(&timed, NULL, 1, one->level, 0, result, error);
-    if (!status) status = ng_save_session(&s.session, one, result, error);
+    status = ng_session_conclude(&s.session, one, start, 0, result, error);
 done:
     ng_session_end(&s.session);
     ng_norm_truth_free(&s.truth);

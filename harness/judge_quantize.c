@@ -568,7 +568,7 @@ ng_status ng_judge_dequantize(ng_judge *judge, const ng_case *one, ng_result *re
     ng_distribution d = one->data.distribution;
     ng_quantized in = {0};
     ng_tensor expected = {0};
-    ng_session session = {0}, *timed = &session;
+    ng_session session = {0};
     const ng_tensor *source;
     ng_power power;
     ng_key key;
@@ -599,10 +599,7 @@ ng_status ng_judge_dequantize(ng_judge *judge, const ng_case *one, ng_result *re
     result->error.by_tier[NG_TIER_INTEGER] = result->error.checked;
     ng_accuse_figures(result, "OUT", &result->error);
     ng_accuse_powerless(result, &result->error, &power);
-    ng_session_digest(&session, result);
-    result->verify_s = ng_now_s() - start;
-    status = ng_session_time(&timed, NULL, 1, one->level, 0, result, error);
-    if (!status) status = ng_save_session(&session, one, result, error);
+    status = ng_session_conclude(&session, one, start, 0, result, error);
 done:
     ng_session_end(&session);
     ng_quantized_free(&in);

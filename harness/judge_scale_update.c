@@ -59,7 +59,7 @@ static ng_status compare(ng_judge *judge, const ng_case *one, ng_session *sessio
 }
 
 ng_status ng_judge_scale_update(ng_judge *judge, const ng_case *one, ng_result *result, ng_error *error) {
-    ng_session session = {0}, *timed = &session;
+    ng_session session = {0};
     update u = {0};
     bool launched;
     ng_status status = make_update(judge, one, &u, error);
@@ -71,11 +71,9 @@ ng_status ng_judge_scale_update(ng_judge *judge, const ng_case *one, ng_result *
     if (!status) status = ng_session_output(&session, NG_OUT_3, NG_FP32, 1, u.next.columns, error);
     if (!status) status = ng_session_run(&session, one->repeats, false, result, &launched, error);
     if (status || !launched) goto done;
+    const double start = ng_now_s();
     status = compare(judge, one, &session, &u, result, error);
-    if (status) goto done;
-    ng_session_digest(&session, result);
-    status = ng_session_time(&timed, NULL, 1, one->level, 0, result, error);
-    if (!status) status = ng_save_session(&session, one, result, error);
+    if (!status) status = ng_session_conclude(&session, one, start, 0, result, error);
 done:
     ng_session_end(&session);
     free_update(&u);
