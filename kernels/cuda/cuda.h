@@ -59,9 +59,9 @@ const char *ng_cuda_supports_cast_rs(const ng_kernel *kernel, const ng_problem *
 /* A and B of a block-scaled product, their elements times their block scales as bf16, dense [m][k] and [n][k], in device memory. */
 ng_status ng_cuda_dequantize_bf16(const ng_launch *launch, const ng_quantization *qa, const ng_quantization *qb, void *a, void *b);
 
-/* gemm_small.cu: NVFP4 products of at most 16 rows. */
-ng_status ng_cuda_launch_small(const ng_kernel *kernel, const ng_launch *launch);
-const char *ng_cuda_small_supports(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
+/* gemm_few_rows.cu: NVFP4 products of at most 16 rows. */
+ng_status ng_cuda_launch_few_rows(const ng_kernel *kernel, const ng_launch *launch);
+const char *ng_cuda_few_rows_supports(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);
 
 /* NULL on a CUDA device for which this build has machine code or PTX. */
 const char *ng_cuda_supports(const ng_kernel *kernel, const ng_problem *problem, const ng_device *device);

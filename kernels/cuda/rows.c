@@ -68,7 +68,7 @@ static const ng_kernel dequantizers[] = {NG_DEQUANTIZE_ROWS(DEQUANTIZE)};
                   .sum = {.order = NG_SUM_MMA, .mma = NG_STEP_HOPPER_BF16, .scales = NG_SCALES_DEQUANTIZED,             \
                           .split_k = 8, .split_tile = 128, .k_order = NG_K_QUADS},                                                             \
                   .determinism = NG_DETERMINISTIC},                                                                     \
-     .supports = ng_cuda_small_supports, .launch = ng_cuda_launch_small}
+     .supports = ng_cuda_few_rows_supports, .launch = ng_cuda_launch_few_rows}
 
 static const ng_kernel gemms[] = {NG_GEMM_ROWS SMALL("bf16", NG_BF16), SMALL("fp32", NG_FP32)};
 
